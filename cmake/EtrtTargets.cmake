@@ -1,0 +1,28 @@
+# Settings that every target of the project shares.
+
+add_library(etrt_options INTERFACE)
+target_compile_features(etrt_options INTERFACE cxx_std_20)
+target_compile_options(etrt_options INTERFACE
+  -Wall -Wextra -Wconversion -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual
+  $<$<BOOL:${ETRT_WERROR}>:-Werror>)
+if(ETRT_SANITIZE)
+  target_compile_options(etrt_options INTERFACE
+    -fsanitize=${ETRT_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  target_link_options(etrt_options INTERFACE -fsanitize=${ETRT_SANITIZE})
+endif()
+
+# etrt_add_library(<name> <export name>): a shared library etrt_<name>, etrt::<name>.
+# Shared, because sessions and engines must be one per process, whoever links them.
+function(etrt_add_library name)
+  add_library(etrt_${name} SHARED)
+  add_library(etrt::${name} ALIAS etrt_${name})
+  set_target_properties(etrt_${name} PROPERTIES
+    EXPORT_NAME ${name}
+    SOVERSION ${PROJECT_VERSION_MAJOR}
+    INSTALL_RPATH "$ORIGIN")
+  target_compile_features(etrt_${name} PUBLIC cxx_std_20)
+  target_include_directories(etrt_${name}
+    PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:include>
+    PRIVATE ${PROJECT_SOURCE_DIR}/src)
+  target_link_libraries(etrt_${name} PRIVATE $<BUILD_INTERFACE:etrt_options>)
+endfunction()

@@ -1,0 +1,94 @@
+"""Decides what goes to the delegate."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import torch
+from executorch.exir.backend.partitioner import DelegationSpec, Partitioner, PartitionResult
+from executorch.exir.backend.utils import tag_constant_data, tag_mutated_buffer
+from torch.export import ExportedProgram
+from torch.export.graph_signature import OutputKind
+
+import etrt.ops  # noqa: F401  (registers the operator)
+from etrt.backend import TensorRTBackend
+from etrt.engines import find_engine_builder
+from etrt.errors import ExportError
+from etrt.options import OWNERSHIPS, Options
+
+_TAG = "etrt"
+
+
+class TensorRTPartitioner(Partitioner):
+    """Gives a whole method to ``TensorRTBackend``, its states included.
+
+    For ``to_edge_transform_and_lower``; one instance may serve all methods::
+
+        to_edge_transform_and_lower({"prefill": p, "decode": d}, partitioner=[TensorRTPartitioner()])
+
+    Args:
+        engine: kind of engine to build: "cpu".
+        ownership: who owns the states' memory: "session".
+        model_id: namespace of the state ids; None makes one from the states.
+        state_ids: method -> fully qualified name of a buffer -> state id.
+        initial_lengths: method -> fully qualified name of a buffer -> positions valid at the start.
+
+    Raises:
+        ExportError: an engine or ownership that isn't known.
+    """
+
+    def __init__(
+        self,
+        engine: str = "cpu",
+        ownership: str = "session",
+        model_id: str | None = None,
+        state_ids: Mapping[str, Mapping[str, str]] | None = None,
+        initial_lengths: Mapping[str, Mapping[str, int]] | None = None,
+    ) -> None:
+        super().__init__()
+        self._builder = find_engine_builder(engine)
+        if ownership not in OWNERSHIPS:
+            raise ExportError(f"ownership is {ownership!r}; expected one of {', '.join(OWNERSHIPS)}")
+        if ownership not in self._builder.ownerships:
+            raise ExportError(
+                f"engine {engine!r} can't build ownership {ownership!r}; it builds {', '.join(self._builder.ownerships)}"
+            )
+        self._options = Options(engine, ownership, model_id, state_ids or {}, initial_lengths or {})
+
+    def partition(self, exported_program: ExportedProgram) -> PartitionResult:
+        """Tags every operator, constant and mutated buffer.
+
+        Raises:
+            ExportError: the method has control flow, or returns a state itself.
+        """
+        _refuse_returned_states(exported_program)
+        for node in exported_program.graph.nodes:
+            if node.op == "call_function":
+                if isinstance(node.target, torch._ops.HigherOrderOperator):
+                    raise ExportError(
+                        f"{node.name}: control flow ({node.target}) can't be in an engine; keep it out of the exported methods"
+                    )
+                node.meta["delegation_tag"] = _TAG
+        tag_constant_data(exported_program)
+        tag_mutated_buffer(exported_program)
+        spec = DelegationSpec(TensorRTBackend.__name__, self._options.to_specs())
+        return PartitionResult(tagged_exported_program=exported_program, partition_tags={_TAG: spec})
+
+    def ops_to_not_decompose(
+        self, ep: ExportedProgram
+    ) -> tuple[list[torch._ops.OpOverload], Callable[[torch.fx.Node], bool] | None]:
+        """What the engine wants whole."""
+        return self._builder.ops_to_not_decompose(ep)
+
+
+def _refuse_returned_states(program: ExportedProgram) -> None:
+    """ExecuTorch can't take a buffer's mutation into a delegate that also returns it."""
+    specs = program.graph_signature.output_specs
+    mutations = {s.arg.name: s.target for s in specs if s.kind == OutputKind.BUFFER_MUTATION}
+    for index, spec in enumerate(s for s in specs if s.kind == OutputKind.USER_OUTPUT):
+        name = getattr(spec.arg, "name", None)
+        if name in mutations:
+            raise ExportError(
+                f"output {index} is the state {mutations[name]!r} itself; a method returns copies of states: "
+                f"return a clone() of it"
+            )

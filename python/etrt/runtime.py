@@ -1,0 +1,172 @@
+"""Run time: sessions, programs, counters.
+
+Importing this module loads the delegate and registers it with ``executorch.runtime``.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+# ExecuTorch first: it loads the runtime library that the delegate registers with.
+from executorch.runtime import Runtime, Verification
+
+from etrt import _core
+
+EtrtError = _core.EtrtError
+
+_scopes = threading.local()
+
+
+class Session:
+    """One conversation's states: KV caches, convolution and recurrent states.
+
+    ``with session:`` selects it on this thread; scopes nest. States appear, initialised, when
+    a method first needs them. A session is in one run at a time: a second thread gets
+    ``EtrtError`` with code ``Busy``.
+    """
+
+    def __init__(self) -> None:
+        self._core = _core.Session()
+
+    def __enter__(self) -> Session:
+        stack = _scopes.__dict__.setdefault("stack", [])
+        stack.append(_core.Scope(self._core))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        _scopes.stack.pop().close()
+
+    def length(self) -> int:
+        """Positions valid in every sequence state and batch row; 0 when empty."""
+        return self._core.length()
+
+    def bytes(self) -> int:
+        """Bytes that the session's states hold."""
+        return self._core.bytes()
+
+    @property
+    def status(self) -> str:
+        """``ready``, ``busy`` or ``failed``."""
+        return self._core.status
+
+    def states(self) -> list[dict[str, Any]]:
+        """One dict a state: model_id, id, dtype, shape, sequence_dim, update, device, bytes, lengths."""
+        return self._core.states()
+
+    def reset(self) -> None:
+        """Every state back to its initial value and length; a failed session is ready again.
+
+        Raises:
+            EtrtError: ``Busy`` while in a run; nothing has changed then.
+        """
+        self._core.reset()
+
+    def view(self, state_id: str, model_id: str = "") -> Any:
+        """The state's memory as a torch tensor that shares it (no copy).
+
+        Valid until the session is gone, for a state that swaps until the next run.
+
+        Raises:
+            EtrtError: ``NotFound`` with the ids that there are.
+        """
+        import torch
+
+        return torch.from_dlpack(self._core.view(state_id, model_id))
+
+    def __repr__(self) -> str:
+        return f"<etrt.Session {self.status}, length {self.length()}, {self.bytes()} bytes>"
+
+
+def set_default_session(session: Session | None) -> None:
+    """The session of threads that have selected none; None removes it."""
+    _core.set_default_session(None if session is None else session._core)
+
+
+def stats() -> dict[str, int]:
+    """Process-wide counters: runs, kv_bytes_copied, rebinds, engines, contexts, session_bytes, ..."""
+    return _core.stats()
+
+
+def last_error() -> str:
+    """The text of the last error that the delegate returned on this thread, or ""."""
+    return _core.last_error()
+
+
+class Method:
+    """A loaded method of a program. One thread at a time."""
+
+    def __init__(self, method: Any, name: str) -> None:
+        self._method = method
+        self.name = name
+
+    def __call__(self, *inputs: Any) -> Sequence[Any]:
+        """Runs the method.
+
+        Returns:
+            The outputs. Their memory is the method's: the next call overwrites it.
+
+        Raises:
+            EtrtError: the delegate refused or failed the run; the message says why.
+        """
+        return _translate(lambda: self._method.execute(list(inputs)))
+
+
+class Program:
+    """An ExecuTorch program, with the delegate's own errors as exceptions.
+
+    The same file can be used with ``executorch.runtime`` itself; errors are then numbers, and
+    ``etrt.last_error()`` has the text.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        """Loads ``path``.
+
+        Raises:
+            FileNotFoundError: no such file.
+            EtrtError: ``InvalidData`` if it is no program.
+        """
+        self.path = Path(path)
+        if not self.path.is_file():
+            raise FileNotFoundError(f"{self.path}: no such file")
+        try:
+            self._program = Runtime.get().load_program(
+                str(self.path), verification=Verification.InternalConsistency
+            )
+        except RuntimeError as error:
+            raise EtrtError(
+                f"{self.path} is no ExecuTorch program, or is truncated or damaged ({error}): "
+                "export it again",
+                "InvalidData",
+            ) from error
+
+    @property
+    def method_names(self) -> set[str]:
+        """Names of the methods."""
+        return self._program.method_names
+
+    def method(self, name: str) -> Method:
+        """Loads a method; its engine is loaded once however often it is asked for.
+
+        Raises:
+            EtrtError: ``NotFound`` with the names that there are, or why loading failed.
+        """
+        if name not in self.method_names:
+            names = ", ".join(sorted(self.method_names))
+            raise EtrtError(f"{self.path} has no method {name!r}; it has: {names}", "NotFound")
+        return Method(_translate(lambda: self._program.load_method(name)), name)
+
+
+def _translate(call: Any) -> Any:
+    """Turns ExecuTorch's numbered error into the delegate's text."""
+    _core.clear_last_error()
+    try:
+        return call()
+    except RuntimeError as error:
+        text = _core.last_error()
+        if not text:
+            raise
+        code, _, message = text.partition(": ")
+        raise EtrtError(message, code) from error

@@ -11,7 +11,7 @@ if(ETRT_SANITIZE)
   target_link_options(etrt_options INTERFACE -fsanitize=${ETRT_SANITIZE})
 endif()
 
-# etrt_add_library(<name> <export name>): a shared library etrt_<name>, etrt::<name>.
+# etrt_add_library(<name>): a shared library etrt_<name>, etrt::<name>.
 # Shared, because sessions and engines must be one per process, whoever links them.
 function(etrt_add_library name)
   add_library(etrt_${name} SHARED)
@@ -19,10 +19,23 @@ function(etrt_add_library name)
   set_target_properties(etrt_${name} PROPERTIES
     EXPORT_NAME ${name}
     SOVERSION ${PROJECT_VERSION_MAJOR}
-    INSTALL_RPATH "$ORIGIN")
+    # The second: where the executorch wheel has its libraries, seen from ours in site-packages.
+    INSTALL_RPATH "$ORIGIN;$ORIGIN/../../executorch/lib")
   target_compile_features(etrt_${name} PUBLIC cxx_std_20)
   target_include_directories(etrt_${name}
     PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:include>
     PRIVATE ${PROJECT_SOURCE_DIR}/src)
   target_link_libraries(etrt_${name} PRIVATE $<BUILD_INTERFACE:etrt_options>)
+endfunction()
+
+# etrt_keep(<target> <libraries>...): whoever links <target> loads these shared libraries,
+# although nothing calls them and also under --as-needed: they register themselves.
+function(etrt_keep target)
+  foreach(library ${ARGN})
+    target_link_options(${target} INTERFACE
+      "LINKER:--push-state,--no-as-needed,$<TARGET_FILE:$<TARGET_NAME:${library}>>,--pop-state")
+    if(NOT library STREQUAL target)
+      target_link_libraries(${target} INTERFACE ${library})
+    endif()
+  endforeach()
 endfunction()

@@ -1,0 +1,131 @@
+#include "delegate/arguments.h"
+
+#include <array>
+#include <cstring>
+
+#include <executorch/runtime/core/exec_aten/util/tensor_util.h>
+#include <fmt/format.h>
+
+#include "engines/cpu/et_dtype.h"
+
+namespace etrt {
+
+namespace et = executorch::runtime;
+using executorch::aten::ScalarType;
+using executorch::aten::SizesType;
+using executorch::aten::Tensor;
+
+namespace {
+
+Shape shape_of(const Tensor& tensor) {
+  std::array<std::int64_t, Shape::kMaxRank> extents{};
+  const std::size_t rank = std::min(static_cast<std::size_t>(tensor.dim()), extents.size());
+  for (std::size_t i = 0; i < rank; ++i) extents[i] = tensor.size(static_cast<ssize_t>(i));
+  return Shape(std::span<const std::int64_t>(extents.data(), rank));
+}
+
+std::string_view name_of(ScalarType type) {
+  const std::optional<DType> dtype = dtype_from(type);
+  return dtype ? to_string(*dtype) : std::string_view(et::toString(type));
+}
+
+Status check_tensor(const char* what, const Argument& expected, const et::EValue& value) {
+  if (!value.isTensor()) {
+    return {Code::kInvalidArgument, fmt::format("{} \"{}\" isn't a tensor", what, expected.name)};
+  }
+  const Tensor& tensor = value.toTensor();
+  if (dtype_from(tensor.scalar_type()) != expected.dtype) {
+    return {Code::kInvalidArgument, fmt::format("{} \"{}\" is {}; the method expects {}", what, expected.name,
+                                                name_of(tensor.scalar_type()), to_string(expected.dtype))};
+  }
+  return {};
+}
+
+}  // namespace
+
+Status check_input(const Argument& expected, const et::EValue& value, Shape* shape) {
+  if (Status s = check_tensor("input", expected, value); !s) return s;
+  const Tensor& tensor = value.toTensor();
+  const auto rank = static_cast<std::size_t>(tensor.dim());
+  bool fits = rank == expected.shape.rank();
+  if (fits) *shape = shape_of(tensor);
+  for (std::size_t i = 0; fits && i < rank; ++i) {
+    const std::int64_t extent = (*shape)[i];
+    fits = expected.shape[i] >= 0 ? extent == expected.shape[i]
+                                  : extent >= expected.min[i] && extent <= expected.max[i];
+  }
+  if (!fits) {
+    return {Code::kInvalidArgument,
+            fmt::format("input \"{}\" has shape {}; the method expects {}{}", expected.name,
+                        to_string(shape_of(tensor)), to_string(expected.shape),
+                        expected.shape.is_static() ? std::string()
+                                                   : fmt::format(", at least {} and at most {}",
+                                                                 to_string(expected.min),
+                                                                 to_string(expected.max)))};
+  }
+  for (std::size_t i = 0; i < rank; ++i) {
+    if (tensor.dim_order()[i] != i) {
+      return {Code::kInvalidArgument,
+              fmt::format("input \"{}\" isn't in row-major dim order: make it contiguous", expected.name)};
+    }
+  }
+  if (tensor.const_data_ptr() == nullptr && tensor.numel() != 0) {
+    return {Code::kInvalidArgument, fmt::format("input \"{}\" has no data", expected.name)};
+  }
+  return {};
+}
+
+Status check_output(const Argument& expected, const et::EValue& value) {
+  if (Status s = check_tensor("output", expected, value); !s) return s;
+  const Tensor& tensor = value.toTensor();
+  if (tensor.const_data_ptr() == nullptr && tensor.numel() != 0) {
+    return {Code::kInvalidArgument,
+            fmt::format("output \"{}\" has no memory: plan the method's outputs or set one", expected.name)};
+  }
+  return {};
+}
+
+Status read_position(const Argument& expected, const Tensor& tensor, std::int64_t rows, std::int64_t count,
+                     std::vector<std::int64_t>* positions) {
+  const auto at = [&](std::int64_t i) {
+    return tensor.scalar_type() == ScalarType::Long
+               ? tensor.const_data_ptr<std::int64_t>()[i]
+               : static_cast<std::int64_t>(tensor.const_data_ptr<std::int32_t>()[i]);
+  };
+  const std::int64_t given = tensor.numel();
+  if (tensor.dim() > 1 || (given != 1 && given != rows && !(rows == 1 && given == count))) {
+    return {Code::kInvalidArgument,
+            fmt::format("position \"{}\" has shape {}; expected a scalar, one index for each of {} batch "
+                        "rows{}",
+                        expected.name, to_string(shape_of(tensor)), rows,
+                        rows == 1 ? fmt::format(", or {} consecutive ones, one for each token", count)
+                                  : std::string())};
+  }
+  positions->clear();
+  if (given == rows) {
+    for (std::int64_t i = 0; i < given; ++i) positions->push_back(at(i));
+    return {};
+  }
+  for (std::int64_t i = 1; i < given; ++i) {
+    if (at(i) != at(0) + i) {
+      return {Code::kInvalidArgument,
+              fmt::format("position \"{}\" must be consecutive, but index {} is {} after {}", expected.name, i,
+                          at(i), at(i - 1))};
+    }
+  }
+  positions->push_back(at(0));
+  return {};
+}
+
+Status resize_output(const Argument& expected, Tensor& tensor, const Shape& shape) {
+  std::array<SizesType, Shape::kMaxRank> sizes{};
+  for (std::size_t i = 0; i < shape.rank(); ++i) sizes[i] = static_cast<SizesType>(shape[i]);
+  if (et::resize_tensor(tensor, {sizes.data(), shape.rank()}) != et::Error::Ok) {
+    return {Code::kInternal,
+            fmt::format("output \"{}\" came out as {}, which its tensor can't hold", expected.name,
+                        to_string(shape))};
+  }
+  return {};
+}
+
+}  // namespace etrt

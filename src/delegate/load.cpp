@@ -1,0 +1,211 @@
+#include "delegate/load.h"
+
+#include <algorithm>
+#include <unordered_map>
+#include <utility>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "base/digest.h"
+#include "blob/blob.h"
+#include "delegate/engine_source.h"
+#include "engine/check.h"
+
+namespace etrt {
+
+namespace {
+
+/// Resolves the names of one blob against the entry of its engine.
+class Loader {
+ public:
+  Loader(Handle& handle, const Blob& blob, const executorch::runtime::NamedDataMap* data)
+      : handle_(handle), blob_(blob), data_(data) {}
+
+  Status load(const LoadOptions& options) {
+    if (Status s = find_engine(options); !s) return s;
+    if (Status s = find_entry(); !s) return s;
+    const EngineEntry entry = named(handle_.engine->engine().entries()[handle_.entry]);
+    Result<CheckedBindings> checked = check_bindings(blob_, entry);
+    if (!checked) return checked.status();
+    for (std::size_t i = 0; i < blob_.bindings.size(); ++i) {
+      binding_of_[blob_.bindings[i].name] = checked->entry_index[i];
+    }
+    add_arguments(entry, *checked);
+    if (Status s = add_states(); !s) return s;
+    if (Status s = add_position(); !s) return s;
+    handle_.input_shapes.resize(handle_.inputs.size());
+    return {};
+  }
+
+ private:
+  Status find_engine(const LoadOptions& options) {
+    EngineIdentity identity;
+    identity.kind = blob_.engine_kind;
+    identity.key = blob_.engine_key.empty() ? blob_.engine_digest : blob_.engine_key;
+    identity.options.device_id = blob_.device_id;
+    identity.options.hardware_compatible = blob_.hardware_compatible;
+    identity.options.target_platform = blob_.target_platform;
+    identity.options.weight_streaming_budget = options.weight_streaming_budget;
+    if (identity.key.empty()) identity.key = digest(blob_.engine);
+    Result<std::shared_ptr<SharedEngine>> engine =
+        find_or_load_engine(identity, [&] { return engine_bytes(blob_, data_); });
+    if (!engine) return engine.status();
+    handle_.engine = std::move(*engine);
+    return {};
+  }
+
+  Status find_entry() {
+    const std::span<const EngineEntry> entries = handle_.engine->engine().entries();
+    if (blob_.engine_entry.empty() && !entries.empty()) return {};  // Upstream's blobs use profile 0.
+    const auto it = std::find_if(entries.begin(), entries.end(),
+                                 [&](const EngineEntry& e) { return e.name == blob_.engine_entry; });
+    if (it == entries.end()) {
+      std::vector<std::string> names;
+      for (const EngineEntry& e : entries) names.push_back(e.name);
+      return {Code::kInvalidData, fmt::format("engine_entry \"{}\" isn't in the engine, which has: {}",
+                                              blob_.engine_entry, fmt::join(names, ", "))};
+    }
+    handle_.entry = static_cast<std::size_t>(it - entries.begin());
+    return {};
+  }
+
+  bool is_session_binding(const std::string& name) const {
+    return std::any_of(blob_.states.begin(), blob_.states.end(), [&](const BlobState& s) {
+      return s.ownership == Ownership::kSession && (s.input == name || s.output == name);
+    });
+  }
+
+  /// An entry without names takes those of the blob, place by place, and the blob's word
+  /// for which extents are static; an ExecuTorch program tells only their upper bounds.
+  EngineEntry named(EngineEntry entry) const {
+    const bool has_names = std::any_of(entry.bindings.begin(), entry.bindings.end(),
+                                       [](const EngineBinding& b) { return !b.name.empty(); });
+    if (has_names) return entry;
+    for (const bool is_input : {true, false}) {
+      auto declared = blob_.bindings.begin();
+      int index = 0;
+      for (EngineBinding& binding : entry.bindings) {
+        if (binding.is_input != is_input) continue;
+        declared = std::find_if(declared, blob_.bindings.end(),
+                                [&](const BlobBinding& b) { return b.is_input == is_input; });
+        if (declared == blob_.bindings.end()) {
+          binding.name = fmt::format("{} {}", is_input ? "input" : "output", index);
+        } else {
+          binding.name = declared->name;
+          for (std::size_t i = 0; i < binding.shape.rank(); ++i) {
+            const bool is_static = declared->shape && i < declared->shape->rank() && (*declared->shape)[i] >= 0;
+            binding.min_shape[i] = is_static ? binding.max_shape[i] : 1;
+          }
+          ++declared;
+        }
+        ++index;
+      }
+    }
+    return entry;
+  }
+
+  void add_arguments(const EngineEntry& entry, const CheckedBindings& checked) {
+    for (std::size_t i = 0; i < blob_.bindings.size(); ++i) {
+      const BlobBinding& declared = blob_.bindings[i];
+      if (is_session_binding(declared.name)) continue;
+      const EngineBinding& binding = entry.bindings[checked.entry_index[i]];
+      Argument argument;
+      argument.binding = checked.entry_index[i];
+      argument.name = declared.name;
+      argument.dtype = binding.dtype;
+      argument.shape = declared.shape.value_or(binding.shape);
+      argument.min = binding.min_shape;
+      argument.max = binding.max_shape;
+      (declared.is_input ? handle_.inputs : handle_.outputs).push_back(std::move(argument));
+    }
+    for (Argument& output : handle_.outputs) {
+      const auto alias = std::find_if(checked.aliases.begin(), checked.aliases.end(),
+                                      [&](const BlobAlias& a) { return a.output == output.name; });
+      if (alias != checked.aliases.end()) output.alias_of = input_argument(alias->input);
+      if (output.alias_of < 0) ++handle_.unaliased_outputs;
+    }
+  }
+
+  int input_argument(const std::string& name) const {
+    const auto it = std::find_if(handle_.inputs.begin(), handle_.inputs.end(),
+                                 [&](const Argument& a) { return a.name == name; });
+    return it == handle_.inputs.end() ? -1 : static_cast<int>(it - handle_.inputs.begin());
+  }
+
+  Status add_states() {
+    internal::StateRequest request;
+    request.model_id = blob_.model_id;
+    request.device = &handle_.engine->engine().device();
+    for (const BlobState& state : blob_.states) {
+      if (state.ownership != Ownership::kSession) continue;
+      internal::StateSpec spec;
+      spec.id = state.id;
+      spec.dtype = state.dtype;
+      spec.shape = state.shape;
+      spec.sequence_dim = state.sequence_dim;
+      spec.update = state.update;
+      spec.initial_length = state.initial_length;
+      if (!state.initial_key.empty()) {
+        Result<std::vector<std::byte>> bytes =
+            named_bytes(data_, state.initial_key, fmt::format("the initial value of state \"{}\"", state.id));
+        if (!bytes) return bytes.status();
+        if (bytes->size() != spec.bytes()) {
+          return {Code::kInvalidData, fmt::format("the initial value of state \"{}\" has {} bytes; {} {} has {}",
+                                                  state.id, bytes->size(), to_string(state.dtype),
+                                                  to_string(state.shape), spec.bytes())};
+        }
+        spec.initial = std::make_shared<const std::vector<std::byte>>(std::move(*bytes));
+      }
+      handle_.states.push_back({binding_of_.at(state.input), binding_of_.at(state.output)});
+      request.specs.push_back(std::move(spec));
+    }
+    if (!request.specs.empty()) handle_.request = internal::intern(std::move(request));
+    return {};
+  }
+
+  Status add_position() {
+    if (!blob_.position) return {};
+    PositionArgument position;
+    position.argument = static_cast<std::size_t>(input_argument(blob_.position->input));
+    position.count = blob_.position->count.value;
+    if (const std::string& name = blob_.position->count.input; !name.empty()) {
+      position.count_argument = input_argument(name);
+      position.count_dim = static_cast<std::size_t>(blob_.position->count.dim);
+    }
+    std::optional<std::int64_t> rows;
+    for (const BlobState& state : blob_.states) {
+      if (state.sequence_dim < 0) continue;
+      const std::int64_t own = state.sequence_dim > 0 ? state.shape[0] : 1;
+      if (rows && *rows != own) {
+        return {Code::kInvalidData,
+                fmt::format("state \"{}\" has {} batch rows, others of the method have {}", state.id, own, *rows)};
+      }
+      rows = own;
+    }
+    position.rows = rows.value_or(1);
+    handle_.position = position;
+    handle_.positions.reserve(static_cast<std::size_t>(position.rows));
+    return {};
+  }
+
+  Handle& handle_;
+  const Blob& blob_;
+  const executorch::runtime::NamedDataMap* data_;
+  std::unordered_map<std::string, std::size_t> binding_of_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Handle>> load_handle(std::span<const std::byte> blob_bytes,
+                                            const executorch::runtime::NamedDataMap* data, const char* method,
+                                            const LoadOptions& options) {
+  Result<Blob> blob = parse_blob(blob_bytes);
+  if (!blob) return blob.status();
+  auto handle = std::make_unique<Handle>();
+  handle->method = method == nullptr ? "" : method;
+  if (Status s = Loader(*handle, *blob, data).load(options); !s) return s;
+  return Result<std::unique_ptr<Handle>>(std::move(handle));
+}
+
+}  // namespace etrt

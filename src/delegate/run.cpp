@@ -1,0 +1,284 @@
+#include "delegate/run.h"
+
+#include <optional>
+#include <utility>
+
+#include <executorch/runtime/core/exec_aten/exec_aten.h>
+#include <fmt/format.h>
+
+#include "base/stats_counters.h"
+#include "delegate/arguments.h"
+#include "state/session_impl.h"
+
+namespace etrt {
+
+namespace et = executorch::runtime;
+using executorch::aten::Tensor;
+using internal::PositionPlan;
+using internal::SelectedSession;
+using internal::SessionImpl;
+using internal::State;
+
+namespace {
+
+/// Marks a loaded method as running, on one thread.
+class Running {
+ public:
+  explicit Running(std::atomic_flag& flag) : flag_(flag), entered_(!flag.test_and_set(std::memory_order_acquire)) {}
+  ~Running() {
+    if (entered_) flag_.clear(std::memory_order_release);
+  }
+  Running(const Running&) = delete;
+  Running& operator=(const Running&) = delete;
+  bool entered() const noexcept { return entered_; }
+
+ private:
+  std::atomic_flag& flag_;
+  bool entered_;
+};
+
+class Run {
+ public:
+  Run(Handle& handle, et::Span<et::EValue*> args) : handle_(handle), args_(args) {}
+
+  Status plan() {
+    const std::size_t inputs = handle_.inputs.size();
+    const std::size_t all = inputs + handle_.outputs.size();
+    const std::size_t without_aliased = inputs + handle_.unaliased_outputs;
+    if (args_.size() != all && args_.size() != without_aliased) {
+      return {Code::kInvalidArgument, fmt::format("the delegate got {} arguments; its blob describes {} inputs and "
+                                                  "{} outputs, {} of them aliased",
+                                                  args_.size(), inputs, handle_.outputs.size(),
+                                                  all - without_aliased)};
+    }
+    aliased_present_ = args_.size() == all;
+    for (std::size_t i = 0; i < inputs; ++i) {
+      if (Status s = check_input(handle_.inputs[i], *args_[i], &handle_.input_shapes[i]); !s) return s;
+    }
+    std::size_t next = inputs;
+    for (const Argument& output : handle_.outputs) {
+      if (output.alias_of >= 0 && !aliased_present_) continue;
+      if (Status s = check_output(output, *args_[next++]); !s) return s;
+    }
+    return read_position();
+  }
+
+  Status execute() {
+    std::optional<SelectedSession> selected;
+    std::optional<SessionImpl::Lease> lease;
+    if (handle_.request) {
+      Result<SelectedSession> session = internal::selected_session();
+      if (!session) return session.status();
+      selected.emplace(std::move(*session));
+      Result<SessionImpl::Lease> taken = (*selected)->lease();
+      if (!taken) return taken.status();
+      lease.emplace(std::move(*taken));
+    }
+    Result<ContextPool::Lease> pooled =
+        handle_.engine->pool(handle_.entry).acquire(selected ? &**selected : nullptr);
+    if (!pooled) return pooled.status();
+    PooledContext& context = **pooled;
+    Stream& stream = *context.stream;
+
+    PositionPlan positions;
+    if (lease) {
+      Result<std::span<State* const>> states = lease->states(handle_.request, stream);
+      if (!states) return states.status();
+      states_ = *states;
+      Result<PositionPlan> planned = internal::plan_positions(states_, handle_.positions, count_);
+      if (!planned) return planned.status();
+      positions = *planned;
+    }
+    if (Status s = set_shapes(context); !s) return s;
+    if (Status s = bind_arguments(context, stream); !s) return s;
+    if (Status s = bind_states(context); !s) return s;
+    if (Status s = order(context, lease, stream); !s) return s;
+
+    // From here on the session's contents may change.
+    if (Status s = enqueue(context, lease, positions, stream); !s) {
+      if (lease) lease->fail(s, stream);
+      pooled->discard();
+      return s;
+    }
+    context.last_user = selected ? &**selected : nullptr;
+    if (lease) lease->commit(states_, positions);
+    internal::add(internal::counters().runs);
+    return resize_outputs(context);
+  }
+
+ private:
+  Status read_position() {
+    handle_.positions.clear();
+    count_ = 1;
+    if (!handle_.position) return {};
+    const PositionArgument& position = *handle_.position;
+    count_ = position.count_argument < 0
+                 ? position.count
+                 : handle_.input_shapes[static_cast<std::size_t>(position.count_argument)][position.count_dim];
+    return etrt::read_position(handle_.inputs[position.argument], args_[position.argument]->toTensor(),
+                               position.rows, count_, &handle_.positions);
+  }
+
+  Status set_shapes(PooledContext& context) {
+    for (std::size_t i = 0; i < handle_.inputs.size(); ++i) {
+      if (Status s = context.set_shape(handle_.inputs[i].binding, handle_.input_shapes[i]); !s) return s;
+    }
+    for (std::size_t i = 0; i < handle_.states.size(); ++i) {
+      if (Status s = context.set_shape(handle_.states[i].input, states_[i]->spec.shape); !s) return s;
+    }
+    return {};
+  }
+
+  /// Where an argument's data is for the engine: its own memory, or device memory that is
+  /// copied from or to it.
+  Result<void*> address(PooledContext& context, const Argument& argument, const Tensor& tensor, Stream& stream) {
+    const DeviceType device = stream.device().id().type;
+    if (device == DeviceType::kHost || !tensor.device().is_cpu()) return tensor.mutable_data_ptr();
+    Buffer& staging = context.staging[argument.binding];
+    if (staging.data() == nullptr) {
+      const std::size_t bytes =
+          static_cast<std::size_t>(argument.max.elements().value_or(0)) * size_of(argument.dtype);
+      Result<Buffer> made = stream.device().allocate(bytes, stream);
+      if (!made) return made.status();
+      staging = std::move(*made);
+    }
+    return staging.data();
+  }
+
+  static Status bind(PooledContext& context, std::size_t binding, void* data) {
+    bool changed = false;
+    return context.bind(binding, data, &changed);
+  }
+
+  Status bind_arguments(PooledContext& context, Stream& stream) {
+    for (std::size_t i = 0; i < handle_.inputs.size(); ++i) {
+      const Argument& input = handle_.inputs[i];
+      Result<void*> data = address(context, input, args_[i]->toTensor(), stream);
+      if (!data) return data.status();
+      if (Status s = bind(context, input.binding, *data); !s) return s;
+    }
+    std::size_t next = handle_.inputs.size();
+    for (const Argument& output : handle_.outputs) {
+      if (output.alias_of >= 0) {
+        const auto input = static_cast<std::size_t>(output.alias_of);
+        if (Status s = bind(context, output.binding, context.bound[handle_.inputs[input].binding]); !s) return s;
+        // What follows in the program reads the updated cache where it is.
+        if (aliased_present_) {
+          args_[next++]->toTensor().unsafeGetTensorImpl()->set_data(args_[input]->toTensor().mutable_data_ptr());
+        }
+        continue;
+      }
+      Result<void*> data = address(context, output, args_[next++]->toTensor(), stream);
+      if (!data) return data.status();
+      if (Status s = bind(context, output.binding, *data); !s) return s;
+    }
+    return {};
+  }
+
+  Status bind_states(PooledContext& context) {
+    for (std::size_t i = 0; i < handle_.states.size(); ++i) {
+      bool moved = false;
+      if (Status s = context.bind(handle_.states[i].input, states_[i]->read(), &moved); !s) return s;
+      if (moved) internal::add(internal::counters().rebinds);
+      if (Status s = bind(context, handle_.states[i].output, states_[i]->write()); !s) return s;
+    }
+    return {};
+  }
+
+  /// After the session's earlier work, and the context's.
+  static Status order(PooledContext& context, std::optional<SessionImpl::Lease>& lease, Stream& stream) {
+    if (context.last_stream != 0 && context.last_stream != stream.id()) {
+      if (Status s = stream.wait(*context.done); !s) return s;
+    }
+    return lease ? lease->order_after_previous(stream) : Status();
+  }
+
+  Status enqueue(PooledContext& context, std::optional<SessionImpl::Lease>& lease, const PositionPlan& positions,
+                 Stream& stream) {
+    if (lease) {
+      if (Status s = lease->restart(states_, positions, stream); !s) return s;
+    }
+    const bool on_host = stream.device().id().type == DeviceType::kHost;
+    if (!on_host) {
+      if (Status s = copy_inputs(context, stream); !s) return s;
+    }
+    if (Status s = context.context->enqueue(stream, /*wait=*/true); !s) return s;
+    if (!on_host) {
+      if (Status s = copy_outputs(context, stream); !s) return s;
+    }
+    if (lease) {
+      if (Status s = lease->record(stream); !s) return s;
+    }
+    context.last_stream = stream.id();
+    if (Status s = stream.record(*context.done); !s) return s;
+    if (on_host || !host_outputs_) return {};
+    internal::add(internal::counters().host_syncs);
+    return stream.synchronize();
+  }
+
+  Status copy_inputs(PooledContext& context, Stream& stream) {
+    for (std::size_t i = 0; i < handle_.inputs.size(); ++i) {
+      const Tensor& tensor = args_[i]->toTensor();
+      void* target = context.bound[handle_.inputs[i].binding];
+      if (target == tensor.const_data_ptr()) continue;
+      if (Status s = stream.copy(target, tensor.const_data_ptr(), tensor.nbytes()); !s) return s;
+    }
+    return {};
+  }
+
+  Status copy_outputs(PooledContext& context, Stream& stream) {
+    std::size_t next = handle_.inputs.size();
+    for (const Argument& output : handle_.outputs) {
+      if (output.alias_of >= 0) {
+        next += aliased_present_ ? 1 : 0;
+        continue;
+      }
+      const Tensor& tensor = args_[next++]->toTensor();
+      if (!tensor.device().is_cpu()) continue;
+      host_outputs_ = true;
+      Result<Shape> shape = context.context->output_shape(output.binding);
+      if (!shape) return shape.status();
+      const std::size_t bytes =
+          static_cast<std::size_t>(shape->elements().value_or(0)) * size_of(output.dtype);
+      if (Status s = stream.copy(tensor.mutable_data_ptr(), context.bound[output.binding], bytes); !s) return s;
+    }
+    return {};
+  }
+
+  Status resize_outputs(PooledContext& context) {
+    std::size_t next = handle_.inputs.size();
+    for (const Argument& output : handle_.outputs) {
+      if (output.alias_of >= 0) {
+        next += aliased_present_ ? 1 : 0;
+        continue;
+      }
+      Tensor& tensor = args_[next++]->toTensor();
+      if (output.shape.is_static()) continue;
+      Result<Shape> shape = context.context->output_shape(output.binding);
+      if (!shape) return shape.status();
+      if (Status s = resize_output(output, tensor, *shape); !s) return s;
+    }
+    return {};
+  }
+
+  Handle& handle_;
+  et::Span<et::EValue*> args_;
+  std::span<State* const> states_;
+  std::int64_t count_ = 1;
+  bool aliased_present_ = false;
+  bool host_outputs_ = false;
+};
+
+}  // namespace
+
+Status run(Handle& handle, et::Span<et::EValue*> args) {
+  const Running running(handle.running);
+  if (!running.entered()) {
+    return {Code::kBusy, "this loaded method is running on another thread: load a Module or Program for each thread"};
+  }
+  Run run(handle, args);
+  if (Status s = run.plan(); !s) return s;
+  return run.execute();
+}
+
+}  // namespace etrt

@@ -1,0 +1,154 @@
+// The Python module etrt._core: sessions, counters, errors. Importing it loads the delegate
+// library, which registers the backend with ExecuTorch.
+
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
+#include <nanobind/stl/vector.h>
+
+#include "etrt/etrt.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace {
+
+struct StatusError : std::exception {
+  explicit StatusError(etrt::Status s) : status(std::move(s)) {}
+  const char* what() const noexcept override { return status.message().c_str(); }
+  etrt::Status status;
+};
+
+void check(etrt::Status status) {
+  if (!status.ok()) throw StatusError(std::move(status));
+}
+
+nb::dlpack::dtype dlpack_type(etrt::DType dtype) {
+  using Code = nb::dlpack::dtype_code;
+  const auto bits = static_cast<std::uint8_t>(etrt::size_of(dtype) * 8);
+  switch (dtype) {
+    case etrt::DType::kFloat32:
+    case etrt::DType::kFloat16:
+    case etrt::DType::kFloat64: return {static_cast<std::uint8_t>(Code::Float), bits, 1};
+    case etrt::DType::kBFloat16: return {static_cast<std::uint8_t>(Code::Bfloat), bits, 1};
+    case etrt::DType::kUInt8: return {static_cast<std::uint8_t>(Code::UInt), bits, 1};
+    case etrt::DType::kBool: return {static_cast<std::uint8_t>(Code::Bool), bits, 1};
+    default: return {static_cast<std::uint8_t>(Code::Int), bits, 1};
+  }
+}
+
+/// The state's memory as a DLPack array that keeps the session's memory alive.
+nb::object view(const etrt::Session& session, std::string_view id, std::string_view model_id) {
+  etrt::Result<etrt::TensorView> found = session.view(id, model_id);
+  check(found.status());
+  std::vector<std::size_t> shape;
+  for (const std::int64_t extent : found->shape.dims()) shape.push_back(static_cast<std::size_t>(extent));
+  auto* keep = new std::shared_ptr<etrt::internal::SessionImpl>(session.impl());
+  nb::capsule owner(keep, [](void* p) noexcept {
+    delete static_cast<std::shared_ptr<etrt::internal::SessionImpl>*>(p);
+  });
+  const bool cuda = found->device.type == etrt::DeviceType::kCuda;
+  return nb::cast(nb::ndarray<>(found->data, shape.size(), shape.data(), owner, nullptr, dlpack_type(found->dtype),
+                                cuda ? nb::device::cuda::value : nb::device::cpu::value, found->device.index));
+}
+
+nb::dict to_dict(const etrt::StateInfo& state) {
+  nb::dict d;
+  d["model_id"] = state.model_id;
+  d["id"] = state.id;
+  d["dtype"] = etrt::to_string(state.dtype);
+  d["shape"] = std::vector<std::int64_t>(state.shape.dims().begin(), state.shape.dims().end());
+  d["sequence_dim"] = state.sequence_dim < 0 ? nb::none() : nb::object(nb::int_(state.sequence_dim));
+  d["update"] = state.update == etrt::Update::kSwap ? "swap" : "in_place";
+  d["device"] = etrt::to_string(state.device);
+  d["bytes"] = state.bytes;
+  d["lengths"] = state.lengths;
+  return d;
+}
+
+nb::dict stats() {
+  const etrt::Stats s = etrt::stats();
+  nb::dict d;
+  d["runs"] = s.runs;
+  d["kv_bytes_copied"] = s.kv_bytes_copied;
+  d["rebinds"] = s.rebinds;
+  d["graph_replays"] = s.graph_replays;
+  d["host_syncs"] = s.host_syncs;
+  d["engines"] = s.engines;
+  d["engine_bytes"] = s.engine_bytes;
+  d["contexts"] = s.contexts;
+  d["sessions"] = s.sessions;
+  d["session_bytes"] = s.session_bytes;
+  return d;
+}
+
+const char* name_of(etrt::SessionStatus status) {
+  switch (status) {
+    case etrt::SessionStatus::kReady: return "ready";
+    case etrt::SessionStatus::kBusy: return "busy";
+    case etrt::SessionStatus::kFailed: return "failed";
+  }
+  return "failed";
+}
+
+class Scope {
+ public:
+  explicit Scope(const etrt::Session& session) { scope_.emplace(session); }
+  void close() { scope_.reset(); }
+
+ private:
+  std::optional<etrt::SessionScope> scope_;
+};
+
+}  // namespace
+
+NB_MODULE(_core, m) {
+  m.doc() = "Sessions, counters and errors of etrt; importing it registers the ExecuTorch backend.";
+
+  // A Python class, so that an instance can carry the code.
+  nb::dict names;
+  nb::exec(
+      "class EtrtError(RuntimeError):\n"
+      "    '''An error of etrt. `code` names its kind, e.g. \"Busy\".'''\n"
+      "    def __init__(self, message, code=''):\n"
+      "        super().__init__(message)\n"
+      "        self.code = code\n",
+      names);
+  m.attr("EtrtError") = names["EtrtError"];
+  nb::register_exception_translator(
+      [](const std::exception_ptr& p, void* type) {
+        try {
+          std::rethrow_exception(p);
+        } catch (const StatusError& e) {
+          const nb::handle error(static_cast<PyObject*>(type));
+          nb::object instance = error(e.status.message(), etrt::to_string(e.status.code()));
+          PyErr_SetObject(error.ptr(), instance.ptr());
+        }
+      },
+      names["EtrtError"].ptr());
+
+  nb::class_<etrt::Session>(m, "Session")
+      .def(nb::init<>())
+      .def("length", &etrt::Session::length)
+      .def("bytes", &etrt::Session::bytes)
+      .def_prop_ro("status", [](const etrt::Session& s) { return name_of(s.status()); })
+      .def("states",
+           [](const etrt::Session& s) {
+             nb::list list;
+             for (const etrt::StateInfo& state : s.states()) list.append(to_dict(state));
+             return list;
+           })
+      .def("reset", [](etrt::Session& s) { check(s.reset()); }, nb::call_guard<nb::gil_scoped_release>())
+      .def("view", &view, "state_id"_a, "model_id"_a = "");
+  nb::class_<Scope>(m, "Scope").def(nb::init<const etrt::Session&>()).def("close", &Scope::close);
+
+  m.def("set_default_session", &etrt::set_default_session, "session"_a.none());
+  m.def("stats", &stats);
+  m.def("last_error", &etrt::last_error);
+}

@@ -7,12 +7,18 @@ from typing import Any
 
 # Imported when first used: exporting needs torch, running doesn't.
 _LAZY = {
+    "EtrtError": "etrt.errors",
     "ExportError": "etrt.errors",
     "Exported": "etrt.exporter",
     "KVCache": "etrt.kv_cache",
+    "Program": "etrt.runtime",
+    "Session": "etrt.runtime",
     "TensorRTBackend": "etrt.backend",
     "TensorRTPartitioner": "etrt.partitioner",
     "export": "etrt.exporter",
+    "last_error": "etrt.runtime",
+    "set_default_session": "etrt.runtime",
+    "stats": "etrt.runtime",
 }
 
 __all__ = [*_LAZY]

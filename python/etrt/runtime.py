@@ -14,8 +14,7 @@ from typing import Any
 from executorch.runtime import Runtime, Verification
 
 from etrt import _core
-
-EtrtError = _core.EtrtError
+from etrt.errors import EtrtError
 
 _scopes = threading.local()
 

@@ -12,6 +12,7 @@
 #include <nanobind/stl/string_view.h>
 #include <nanobind/stl/vector.h>
 
+#include "base/last_error.h"
 #include "etrt/etrt.h"
 
 namespace nb = nanobind;
@@ -111,16 +112,8 @@ class Scope {
 NB_MODULE(_core, m) {
   m.doc() = "Sessions, counters and errors of etrt; importing it registers the ExecuTorch backend.";
 
-  // A Python class, so that an instance can carry the code.
-  nb::dict names;
-  nb::exec(
-      "class EtrtError(RuntimeError):\n"
-      "    '''An error of etrt. `code` names its kind, e.g. \"Busy\".'''\n"
-      "    def __init__(self, message, code=''):\n"
-      "        super().__init__(message)\n"
-      "        self.code = code\n",
-      names);
-  m.attr("EtrtError") = names["EtrtError"];
+  const nb::object error_type = nb::module_::import_("etrt.errors").attr("EtrtError");
+  m.attr("EtrtError") = error_type;
   nb::register_exception_translator(
       [](const std::exception_ptr& p, void* type) {
         try {
@@ -131,7 +124,7 @@ NB_MODULE(_core, m) {
           PyErr_SetObject(error.ptr(), instance.ptr());
         }
       },
-      names["EtrtError"].ptr());
+      error_type.ptr());
 
   nb::class_<etrt::Session>(m, "Session")
       .def(nb::init<>())
@@ -151,4 +144,5 @@ NB_MODULE(_core, m) {
   m.def("set_default_session", &etrt::set_default_session, "session"_a.none());
   m.def("stats", &stats);
   m.def("last_error", &etrt::last_error);
+  m.def("clear_last_error", [] { etrt::internal::set_last_error({}); });
 }

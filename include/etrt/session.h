@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -30,15 +31,15 @@ struct StateInfo {
   int sequence_dim = -1;  ///< -1: not a sequence.
   Update update = Update::kInPlace;
   DeviceId device;
-  std::size_t bytes = 0;               ///< Held by the session: two buffers for kSwap.
-  std::vector<std::int64_t> lengths;   ///< Valid positions, one per batch row; for a state that is no
-                                       ///< sequence: positions absorbed, one entry.
+  std::size_t bytes = 0;              ///< Held by the session: two buffers for kSwap.
+  std::vector<std::int64_t> lengths;  ///< Valid positions, one per batch row; for a state that is no
+                                      ///< sequence: positions absorbed, one entry.
 };
 
 enum class SessionStatus : std::uint8_t {
   kReady,
-  kBusy,    ///< In a run. Nothing but reading lengths, states and bytes is allowed.
-  kFailed,  ///< A run failed after it had started. Only reset() and destruction are allowed.
+  kBusy,    ///< In a run or verb. Nothing but reading lengths, states, bytes and this is allowed.
+  kFailed,  ///< A run failed after it had started. As above, and reset() and destruction.
 };
 
 /// One conversation's states: KV caches, convolution and recurrent states.
@@ -50,15 +51,18 @@ enum class SessionStatus : std::uint8_t {
 /// reach the same memory.
 ///
 /// Threads: a session is in one run at a time; a second one gets Code::kBusy and the
-/// session isn't touched. lengths, states() and bytes() may be read from any thread
-/// at any time. Different sessions are independent.
+/// session isn't touched. length(), states(), bytes() and status() may be called from
+/// any thread at any time, and disturb no run. Different sessions are independent.
 /// Streams: device work of consecutive runs and verbs is ordered by the session, also
-/// across streams.
+/// across streams. Lengths count what has been queued.
+/// A moved-from session can only be assigned to or destroyed.
 class Session {
  public:
   Session();
   /// Frees the states, in stream order. A scope or a default that still selects the
-  /// session keeps the memory until it ends; runs are refused from now on.
+  /// session keeps the memory until it ends; runs are refused from now on (kNoSession).
+  /// Waits for device work only if a reset, or the first use of a state with an initial
+  /// value, may still be under way.
   ~Session();
   Session(Session&&) noexcept;
   Session& operator=(Session&&) noexcept;
@@ -66,23 +70,27 @@ class Session {
   Session& operator=(const Session&) = delete;
 
   /// Positions valid in every sequence state and batch row: where a run can append
-  /// without a hole. 0 for an empty session.
+  /// without a hole. Without sequence states, what all others have absorbed. 0 for an
+  /// empty session.
   std::int64_t length() const;
-  /// kBusy inside a run, kFailed after a failed one.
+  /// kBusy inside a run or verb, else kFailed after a failed run.
   SessionStatus status() const noexcept;
   /// Bytes held by this session's states.
   std::size_t bytes() const;
   /// Every state, ordered by model id and id.
   std::vector<StateInfo> states() const;
 
-  /// Every state back to its initial value and length; a failed session is ready
-  /// again. kBusy while in a run, and then nothing has changed.
+  /// Every state back to its initial value and length, in the same memory; a failed
+  /// session is ready again. Queued after earlier work; the host doesn't wait. kBusy
+  /// while in a run, and then nothing has changed; kDevice, kOutOfMemory: the session has
+  /// failed, unless nothing could be queued at all.
   Status reset();
 
   /// The memory of a state: of kSwap, the buffer that the next run reads. Valid until
   /// the session is destroyed, or for kSwap until the next run. Waits until earlier
-  /// runs on the state are done. kNotFound (the message lists the ids) if no run has
-  /// used it yet. An empty model_id stands for the only one there is.
+  /// runs and verbs are done; the session is busy meanwhile. kNotFound (the message lists
+  /// the ids) if no run has used it yet; kInvalidArgument if model_id is empty and
+  /// several models have a state of that id; kBusy; kFailed.
   Result<TensorView> view(std::string_view state_id, std::string_view model_id = {}) const;
 
   /// For etrt's own layers.
@@ -108,7 +116,8 @@ class SessionScope {
 };
 
 /// The session for threads that have selected none: for runners that know nothing of
-/// sessions. nullptr removes it. Thread-safe. Kept usable until replaced or destroyed.
+/// sessions. nullptr removes it. Thread-safe. Its memory is held until another (or none)
+/// takes its place, also when the Session is destroyed before; runs are then refused.
 void set_default_session(const Session* session) noexcept;
 
 }  // namespace etrt

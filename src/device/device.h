@@ -9,16 +9,21 @@
 #include "etrt/types.h"
 
 /// Memory, streams and events of one device; src/device/host and src/device/cuda
-/// implement them. tests/conformance/ runs one suite over all of them.
+/// implement them. tests/conformance/device_suite.h runs over all of them.
 namespace etrt {
 
 class Device;
 class Stream;
 
-/// A point in a stream's order. Recorded again and again, never reallocated.
+/// A point in a stream's order. Recorded again and again, on any stream of its device,
+/// never reallocated. Recording it again doesn't move a Stream::wait() that came before.
+/// Destroying it leaves queued work and waits as they are.
 /// Thread rule: one thread at a time.
 class Event {
  public:
+  Event() noexcept = default;
+  Event(const Event&) = delete;
+  Event& operator=(const Event&) = delete;
   virtual ~Event() = default;
   /// The work before the last record() is done. True if never recorded. Doesn't block.
   virtual bool done() const = 0;
@@ -30,8 +35,15 @@ class Event {
 /// Thread rule: calls may come from any thread; those of one thread keep their order.
 class Stream {
  public:
+  Stream() noexcept;
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+  /// Waits until all queued work is done.
   virtual ~Stream() = default;
   virtual Device& device() const = 0;
+
+  /// Unlike the address, never that of an earlier stream of the process; never 0.
+  std::uint64_t id() const noexcept { return id_; }
 
   /// Queues a copy of `bytes` from `src` to `dst`. Each is memory of this device or of
   /// the host; both must stay valid until the stream has passed the copy. Pageable host
@@ -39,20 +51,24 @@ class Stream {
   virtual Status copy(void* dst, const void* src, std::size_t bytes) = 0;
   /// Queues setting `bytes` at `dst` to `value`.
   virtual Status fill(void* dst, std::uint8_t value, std::size_t bytes) = 0;
-  /// `event` marks the end of all work queued so far.
+  /// `event` marks the end of all work queued so far. kInvalidArgument, like wait(), for
+  /// an event of another device.
   virtual Status record(Event& event) = 0;
   /// Work queued from now on runs after what `event` marks at this moment. An event
   /// that was never recorded, or is done, costs nothing. The host doesn't wait.
   virtual Status wait(Event& event) = 0;
   /// Blocks until all queued work is done. Errors: kDevice, also for a fault of
-  /// earlier work on this stream.
+  /// earlier work on this stream. Not from within this stream's own work.
   virtual Status synchronize() = 0;
   /// cudaStream_t, or nullptr.
   virtual void* native_handle() const noexcept = 0;
+
+ private:
+  std::uint64_t id_;
 };
 
-/// Owns device memory. Move-only; freed in stream order on the stream given to
-/// release_on(), or after the device has finished all work that used it.
+/// Owns device memory. Move-only. Freed once the device has finished all work that was
+/// queued before, on any stream; after release_after() once that event is done.
 class Buffer {
  public:
   Buffer() noexcept = default;
@@ -68,8 +84,13 @@ class Buffer {
   ~Buffer();
 
   void* data() const noexcept { return data_; }
+  /// As asked for, without the allocator's rounding.
   std::size_t bytes() const noexcept { return bytes_; }
   Device* device() const noexcept { return device_; }
+
+  /// Empties the buffer; its memory is freed once the work that `event`, of the same
+  /// device, marks at this moment is done. Doesn't wait for it.
+  void release_after(Event& event) noexcept;
   void swap(Buffer& other) noexcept {
     std::swap(device_, other.device_);
     std::swap(data_, other.data_);
@@ -104,9 +125,10 @@ class Device {
 
  protected:
   friend class Buffer;
-  /// Returns memory once all queued work that could use it is done; never blocks on
-  /// the host device.
-  virtual void free(void* data, std::size_t bytes) noexcept = 0;
+  /// Returns memory of one of the allocate calls, with the size given there, once the
+  /// work that `after` marks is done, or if it is nullptr, all work queued so far on this
+  /// device. The host device doesn't block.
+  virtual void free(void* data, std::size_t bytes, Event* after) noexcept = 0;
 };
 
 /// The host as a device. Never fails.
@@ -116,4 +138,15 @@ Device& host_device();
 /// isn't there.
 Result<Device*> find_device(DeviceId id);
 
+namespace internal {
+
+/// Answers find_device() for the devices of one type. Thread-safe; the Device must live
+/// until the process ends. Errors: kDevice.
+using DeviceProvider = Result<Device*> (*)(int index);
+
+/// Makes the devices of a type known; nullptr removes them. Returns the provider that
+/// was there. A static initialiser may call it. Thread-safe.
+DeviceProvider register_device_provider(DeviceType type, DeviceProvider provider) noexcept;
+
+}  // namespace internal
 }  // namespace etrt

@@ -3,7 +3,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -15,43 +14,72 @@ namespace etrt::internal {
 
 /// A named tensor that outlives a run, as a method declares it.
 struct StateSpec {
-  std::string id;
+  std::string id = {};
   DType dtype = DType::kFloat32;
   Shape shape;            ///< Static.
-  int sequence_dim = -1;  ///< -1: not a sequence. Batch rows are dim 0 if the state has one
-                          ///< before sequence_dim, else there is one row.
+  int sequence_dim = -1;  ///< -1: not a sequence.
   Update update = Update::kInPlace;
-  std::shared_ptr<const std::vector<std::byte>> initial;  ///< nullptr: zeros.
-  std::int64_t initial_length = 0;
+  std::shared_ptr<const std::vector<std::byte>> initial = nullptr;  ///< bytes() of them; nullptr: zeros.
+  std::int64_t initial_length = 0;  ///< Positions that the initial contents hold.
 
+  bool is_sequence() const noexcept { return sequence_dim >= 0; }
+  /// Of one buffer. SIZE_MAX, which nothing can allocate, if the shape isn't static or too large.
   std::size_t bytes() const noexcept;
-  std::int64_t capacity() const noexcept { return sequence_dim < 0 ? 0 : shape[static_cast<std::size_t>(sequence_dim)]; }
+  /// Entries of State::lengths: dim 0 of a sequence whose sequence_dim comes later, else 1.
+  std::size_t rows() const noexcept;
+  /// Positions that fit. Of a sequence only.
+  std::int64_t capacity() const noexcept { return shape[static_cast<std::size_t>(sequence_dim)]; }
+
+  /// Initial values are equal if their bytes are.
+  friend bool operator==(const StateSpec& a, const StateSpec& b) noexcept;
 };
 
+/// "" if a method that declares `wanted` can use a state made as `present`, else how they
+/// differ: `is float32 [1, 4] in this session, but this method declares float16 [1, 4]`.
+/// Ids aren't compared.
+std::string difference(const StateSpec& present, const StateSpec& wanted);
+
 /// The states that one delegate needs, in its order: what it asks a session for.
-/// Interned: equal requests of any number of loads are one object, so that a session
-/// finds its answer by pointer.
 struct StateRequest {
   std::string model_id;
   std::vector<StateSpec> specs;
   Device* device = nullptr;
+  friend bool operator==(const StateRequest&, const StateRequest&) = default;
 };
 
-/// The one object equal to `request`.
+/// The one object in the process that is equal to `request`, so that a session finds its
+/// answer by pointer, whoever asks. Lives as long as somebody holds it. Thread-safe.
 std::shared_ptr<const StateRequest> intern(StateRequest request);
 
-/// A state in a session. Only the run that holds the session touches it.
+/// A state in a session. Contents, `current` and `lengths` belong to whoever holds the
+/// session's lease; others read `lengths` under the session's mutex.
 struct State {
+  std::string model_id;
   StateSpec spec;
-  Buffer buffers[2];               ///< [1] only for kSwap.
-  int current = 0;                 ///< Index of the buffer that the next run reads.
-  std::vector<std::int64_t> lengths;
+  Device* device = nullptr;
+  Buffer buffers[2];                  ///< [1] only for kSwap.
+  int current = 0;                    ///< Index of the buffer that the next run reads.
+  std::vector<std::int64_t> lengths;  ///< spec.rows() entries. Of a sequence, the valid positions
+                                      ///< [0, length) of each batch row; else the positions absorbed.
 
   void* read() const noexcept { return buffers[current].data(); }
   /// Where a run writes: read() for kInPlace.
-  void* write() const noexcept {
-    return spec.update == Update::kSwap ? buffers[1 - current].data() : read();
-  }
+  void* write() const noexcept { return spec.update == Update::kSwap ? buffers[1 - current].data() : read(); }
+  /// Held by the state.
+  std::size_t bytes() const noexcept { return buffers[0].bytes() + buffers[1].bytes(); }
 };
+
+/// `state "layers.0.k" of model "smollm2"`, for messages.
+std::string describe(const State& state);
+
+/// A state with its memory: buffers zeroed for work queued on `stream`, lengths initial; an
+/// initial value isn't there yet. Errors: kInvalidArgument for a spec that contradicts
+/// itself, kOutOfMemory, kDevice; they name the state.
+Result<std::unique_ptr<State>> create_state(const StateRequest& request, const StateSpec& spec,
+                                            Stream& stream);
+
+/// Queues on `stream` the initial contents into the buffer that the next run reads. Lengths
+/// stay. spec.initial must live until the stream has passed it. Errors: as Stream::copy.
+Status initialise(State& state, Stream& stream);
 
 }  // namespace etrt::internal

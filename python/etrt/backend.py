@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import copy
 import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from typing import final
 
 import torch
@@ -14,10 +17,11 @@ from torch.export import ExportedProgram
 
 from etrt import blob
 from etrt.engine_io import make_entry
-from etrt.engines import EngineEntry, find_engine_builder
+from etrt.engines import BuiltEngine, EngineEntry, EngineState, Tensor, find_engine_builder
 from etrt.errors import ExportError
 from etrt.options import Options
-from etrt.position import find_position
+from etrt.patterns import rewrite_updates
+from etrt.reconcile import reconcile
 from etrt.states import BufferUse, assign_ids, default_model_id, find_states
 
 _ENGINE_ALIGNMENT = 4096  # A page, so that the run time can map the engine by itself.
@@ -53,61 +57,43 @@ class TensorRTBackend(BackendDetails):
         builder = find_engine_builder(options.engine)
         states = find_states(edge_programs)
         ids = assign_ids(states, options.state_ids)
-        entries = {}
-        positions = {}
+        entries: dict[tuple[str, int], EngineEntry] = {}
         for method, programs in edge_programs.items():
             for index, program in enumerate(programs):
                 name = method if index == 0 else f"{method}.{index}"
                 mine = [use for use in states if (use.method, use.partition) == (method, index)]
-                inputs = _user_inputs(program)
-                positions[method, index] = find_position(program, f"method {method!r}", inputs)
+                mine = rewrite_updates(program, mine, f"method {method!r}")
                 entries[method, index] = make_entry(name, method, program, mine, ids)
+        reconcile(list(entries.values()))
         built = builder.build(list(entries.values()), options)
-        key = hashlib.sha256(built.data).hexdigest()
-        digest = blob.digest(built.data)
-        model_id = options.model_id or default_model_id((ids[u.method, u.name], u.tensor) for u in states)
+        model_id = options.model_id or default_model_id((ids[use.method, use.name], use.tensor) for use in states)
+        engine_of = {name: StoredEngine.of(builder.kind, engine) for engine in built for name in engine.entries}
 
         results: dict[str, list[PreprocessResult]] = {method: [] for method in edge_programs}
         for (method, index), entry in entries.items():
+            uses = {
+                ids[method, use.name]: use for use in states if (use.method, use.partition) == (method, index)
+            }
+            engine = engine_of[entry.name]
             store = NamedDataStore()
-            store.add_named_data(key, built.data, _ENGINE_ALIGNMENT)
-            mine = [use for use in states if (use.method, use.partition) == (method, index)]
-            by_id = {ids[method, use.name]: use for use in mine}
-            position = positions[method, index]
+            engine.add_to(store)
             header = blob.Blob(
-                bindings=[
-                    *(blob.Binding(t.name, _dtype(t.dtype), list(t.shape), True) for t in entry.inputs),
-                    *(blob.Binding(t.name, _dtype(t.dtype), list(t.shape), False) for t in entry.outputs),
-                ],
+                bindings=[_binding(t, True) for t in entry.inputs] + [_binding(t, False) for t in entry.outputs],
                 aliases=_aliases(entry),
-                hardware_compatible=built.hardware_compatible,
-                target_platform=built.target_platform,
+                hardware_compatible=engine.built.hardware_compatible,
+                target_platform=engine.built.target_platform,
                 engine_kind=builder.kind,
-                engine_entry=built.entries[entry.name],
-                engine_digest=digest,
-                engine_key=key,
+                engine_entry=engine.built.entries[entry.name],
+                engine_digest=engine.digest,
+                engine_key=engine.key,
                 model_id=model_id if entry.states else "",
                 states=[
-                    blob.State(
-                        id=state.id,
-                        input=state.input,
-                        output=state.output,
-                        update="in_place" if state.in_place else "swap",
-                        ownership="session",
-                        dtype=_dtype(by_id[state.id].tensor.dtype),
-                        shape=list(by_id[state.id].tensor.shape),
-                        sequence_dim=state.sequence_dim,
-                        initial_key=_store_initial(store, by_id[state.id]),
-                        initial_length=options.initial_lengths.get(method, {}).get(by_id[state.id].name, 0),
-                    )
+                    _state(entry, state, uses[state.id], options.initial_lengths.get(method, {}), store)
                     for state in entry.states
                 ],
                 position=None
-                if position is None
-                else blob.Position(
-                    input=position.input,
-                    count=blob.Count(position.count.input, position.count.dim, position.count.value),
-                ),
+                if entry.position is None
+                else blob.Position(entry.position.input, blob.Count(**asdict(entry.position.count))),
             )
             results[method].append(
                 PreprocessResult(
@@ -117,6 +103,25 @@ class TensorRTBackend(BackendDetails):
         return results
 
 
+@dataclass(frozen=True)
+class StoredEngine:
+    """An engine and how blobs point at it."""
+
+    kind: str
+    built: BuiltEngine
+    key: str
+    digest: str
+
+    @staticmethod
+    def of(kind: str, built: BuiltEngine) -> StoredEngine:
+        return StoredEngine(kind, built, hashlib.sha256(built.data).hexdigest(), blob.digest(built.data))
+
+    def add_to(self, store: NamedDataStore) -> None:
+        store.add_named_data(self.key, self.built.data, _ENGINE_ALIGNMENT)
+        # The run time asks for this small entry to learn how the program's data is loaded.
+        store.add_named_data(self.key + ".info", json.dumps({"engine": self.kind}).encode())
+
+
 def _common_options(compile_specs: dict[str, list[list[CompileSpec]]]) -> Options:
     found = [Options.from_specs(specs) for lists in compile_specs.values() for specs in lists]
     if any(options != found[0] for options in found):
@@ -124,24 +129,47 @@ def _common_options(compile_specs: dict[str, list[list[CompileSpec]]]) -> Option
     return found[0]
 
 
-def _user_inputs(program: ExportedProgram) -> list[torch.fx.Node]:
-    names = set(program.graph_signature.user_inputs)
-    return [node for node in program.graph.nodes if node.op == "placeholder" and node.name in names]
+def _binding(tensor: Tensor, is_input: bool) -> blob.Binding:
+    return blob.Binding(tensor.name, _dtype(tensor.dtype), list(tensor.shape), is_input)
 
 
 def _aliases(entry: EngineEntry) -> list[blob.Alias]:
     return [
         blob.Alias(output=s.output, input=s.input, kind="kv_cache_update", ownership="session", state=s.id)
         for s in entry.states
-        if s.in_place
+        if s.in_place and s.output
     ]
 
 
-def _store_initial(store: NamedDataStore, use: BufferUse) -> str:
-    """The key of the buffer's contents; "" if they are zeros."""
-    data = use.tensor.detach().contiguous().view(-1).view(torch.uint8).numpy().tobytes()
-    if not any(data):
+def _state(
+    entry: EngineEntry, state: EngineState, use: BufferUse, lengths: Mapping[str, int], store: NamedDataStore
+) -> blob.State:
+    # The builder may have chosen another dtype than the buffer has.
+    binding = next(t for t in entry.inputs if t.name == state.input)
+    length = lengths.get(use.name, 0)
+    if state.sequence_dim is not None and not 0 <= length <= binding.shape[state.sequence_dim]:
+        raise ExportError(
+            f"initial length of state {state.id!r} is {length}; its capacity is {binding.shape[state.sequence_dim]}"
+        )
+    return blob.State(
+        id=state.id,
+        input=state.input,
+        output=state.output,
+        update="in_place" if state.in_place else "swap",
+        ownership="session",
+        dtype=_dtype(binding.dtype),
+        shape=list(binding.shape),
+        sequence_dim=state.sequence_dim,
+        initial_key=_store_initial(store, use.tensor.detach().to(binding.dtype)),
+        initial_length=0 if state.sequence_dim is None else length,
+    )
+
+
+def _store_initial(store: NamedDataStore, contents: torch.Tensor) -> str:
+    """The key under which ``contents`` are stored; "" if they are zeros."""
+    if not contents.any():
         return ""
+    data = contents.contiguous().view(-1).view(torch.uint8).numpy().tobytes()
     key = "etrt.initial." + hashlib.sha256(data).hexdigest()
     store.add_named_data(key, data, _INITIAL_ALIGNMENT)
     return key

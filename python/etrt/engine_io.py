@@ -17,7 +17,7 @@ from torch.export.graph_signature import (
 
 from etrt.engines import EngineEntry, EngineState, Tensor
 from etrt.errors import ExportError
-from etrt.position import is_kv_update, kv_arguments
+from etrt.position import find_position, is_kv_update, kv_arguments
 from etrt.states import BufferUse
 
 
@@ -42,7 +42,8 @@ def make_entry(
         ids: (method, name) -> state id.
 
     Raises:
-        ExportError: an input or output that isn't a tensor; a mutation of something that isn't a state.
+        ExportError: an input or output that isn't a tensor; a mutation of something that isn't a state; a position that
+            can't be told to the run time.
     """
     graph = program.graph
     nodes = {node.name: node for node in graph.nodes}
@@ -77,6 +78,7 @@ def make_entry(
     program.graph_module.recompile()
 
     where = f"method {method!r}"
+    position = find_position(program, where, [nodes[s.arg.name] for s in own])
     inputs = [_tensor(s.arg.name, nodes[s.arg.name], f"{where}: input {s.arg.name}") for s in own]
     inputs += [
         _tensor(input_binding(ids[method, use.name]), nodes[use.placeholder], f"{where}: state {use.name}")
@@ -87,9 +89,8 @@ def make_entry(
         _tensor(output_binding(ids[method, use.name]), nodes[str(use.mutation)], f"{where}: state {use.name}")
         for use in written
     ]
-    return EngineEntry(
-        name, method, program, inputs, bindings, [_state(use, ids[method, use.name], nodes) for use in ordered]
-    )
+    described = [_state(use, ids[method, use.name], nodes) for use in ordered]
+    return EngineEntry(name, method, program, inputs, bindings, described, position)
 
 
 def _reorder_placeholders(graph: torch.fx.Graph, order: list[torch.fx.Node]) -> None:
@@ -109,7 +110,9 @@ def _state(use: BufferUse, id_: str, nodes: dict[str, torch.fx.Node]) -> EngineS
         if is_kv_update(result):
             cache, _, _, dim = kv_arguments(result)
             if cache.name == use.placeholder:
-                in_place, sequence_dim = True, dim
+                # Once rows are written, nobody can read the cache as it was.
+                in_place = set(cache.users) == {result}
+                sequence_dim = dim
     return EngineState(
         id_,
         input_binding(id_),

@@ -12,8 +12,13 @@ from torch.export import ExportedProgram
 
 from etrt.errors import ExportError
 from etrt.options import Options
+from etrt.position import PositionInput
 
-_BUILDERS = {"cpu": "etrt.engine_cpu:CpuEngineBuilder"}
+_BUILDERS = {
+    "cpu": "etrt.engine_cpu:CpuEngineBuilder",
+    "tensorrt": "etrt.engine_tensorrt:TensorRTEngineBuilder",
+    "tensorrt_rtx": "etrt.engine_tensorrt:TensorRTRTXEngineBuilder",
+}
 
 
 @dataclass(frozen=True)
@@ -52,11 +57,12 @@ class EngineEntry:
     inputs: list[Tensor]
     outputs: list[Tensor]
     states: list[EngineState] = field(default_factory=list)
+    position: PositionInput | None = None
 
 
 @dataclass(frozen=True)
 class BuiltEngine:
-    """Serialized bytes of one engine for all entries."""
+    """Serialized bytes of an engine, and the entries that it runs."""
 
     data: bytes
     entries: dict[str, str]
@@ -77,8 +83,18 @@ class EngineBuilder(Protocol):
         """As ExecuTorch's Partitioner.ops_to_not_decompose."""
         ...
 
-    def build(self, entries: Sequence[EngineEntry], options: Options) -> BuiltEngine:
-        """Builds one engine. May change the entries' programs. Raises ExportError."""
+    def check_options(self, options: Options) -> None:
+        """Raises ExportError if ``options.engine_options`` has what this engine doesn't know."""
+        ...
+
+    def build(self, entries: Sequence[EngineEntry], options: Options) -> list[BuiltEngine]:
+        """Builds the engines that run ``entries``, each in one of them.
+
+        May change the entries: their programs, the dtypes of states' bindings, and in_place to False where the
+        engine can't; but alike in all entries that have the state.
+
+        Raises ExportError.
+        """
         ...
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +17,9 @@ from torch.export import ExportedProgram
 from etrt.errors import ExportError
 from etrt.kv_cache import KVCache
 from etrt.partitioner import TensorRTPartitioner
+from etrt.progress import Progress, section
 
 Method = nn.Module | ExportedProgram | tuple[nn.Module, Sequence[Any]]
-Progress = Callable[[str, float], None]
 
 
 class Exported:
@@ -63,6 +63,7 @@ def export(
     initial_lengths: Mapping[str, Mapping[str, int]] | None = None,
     constant_methods: Mapping[str, Any] | None = None,
     progress: Progress | None = None,
+    **engine_options: Any,
 ) -> Exported:
     """Exports methods that share states and weights into one program.
 
@@ -75,6 +76,7 @@ def export(
             where ``initial_lengths`` says nothing.
         constant_methods: name -> value of methods that return a constant.
         progress: called with what is being done, and the part of the whole that is done, from 0 to 1.
+        engine_options: what the engine's builder takes, like ``compute_capabilities`` for "tensorrt_rtx".
 
     Raises:
         ExportError: an argument isn't one of those above, or a method can't be in an engine as it is.
@@ -97,16 +99,16 @@ def export(
         module = method[0] if isinstance(method, tuple) else method
         if isinstance(module, nn.Module):
             lengths[name] = _cache_lengths(module) | lengths.get(name, {})
-    partitioner = TensorRTPartitioner(engine, ownership, model_id, state_ids, lengths)
+    partitioner = TensorRTPartitioner(engine, ownership, model_id, state_ids, lengths, engine_options)
 
     programs = {}
     for index, (name, method) in enumerate(methods.items()):
         tell(f"tracing {name}", 0.3 * index / len(methods))
         programs[name] = _trace(name, method, examples.get(name), shapes.get(name))
-    tell("building the engine", 0.3)
-    edge = to_edge_transform_and_lower(
-        programs, partitioner=[partitioner], constant_methods=dict(constant_methods) if constant_methods else None
-    )
+    tell("lowering", 0.3)
+    constants = dict(constant_methods) if constant_methods else None
+    with section(progress, 0.4, 0.9):
+        edge = to_edge_transform_and_lower(programs, partitioner=[partitioner], constant_methods=constants)
     tell("writing the program", 0.9)
     config = ExecutorchBackendConfig(memory_planning_pass=MemoryPlanningPass(alloc_graph_input=False))
     exported = Exported(edge.to_executorch(config))

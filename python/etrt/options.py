@@ -27,9 +27,16 @@ class Options:
     """Method -> fully qualified name of a buffer -> state id."""
     initial_lengths: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     """Method -> fully qualified name of a buffer -> positions valid at the start; 0 where absent."""
+    engine_options: Mapping[str, Any] = field(default_factory=dict)
+    """For the engine's builder, which says what there is."""
 
     def to_specs(self) -> list[CompileSpec]:
-        """The compile specs that carry these options."""
+        """The compile specs that carry these options. Raises ExportError for an engine option that is no JSON."""
+        for name, value in self.engine_options.items():
+            try:
+                json.dumps(value)
+            except TypeError:
+                raise ExportError(f"engine option {name} is a {type(value).__name__}; expected numbers, strings or lists of them") from None
         return [CompileSpec(SPEC_KEY, json.dumps(asdict(self), sort_keys=True).encode())]
 
     @staticmethod

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import torch
 from executorch.exir.backend.partitioner import DelegationSpec, Partitioner, PartitionResult
@@ -15,6 +16,7 @@ from etrt.backend import TensorRTBackend
 from etrt.engines import find_engine_builder
 from etrt.errors import ExportError
 from etrt.options import OWNERSHIPS, Options
+from etrt.outputs import separate_outputs
 
 _TAG = "etrt"
 
@@ -27,14 +29,15 @@ class TensorRTPartitioner(Partitioner):
         to_edge_transform_and_lower({"prefill": p, "decode": d}, partitioner=[TensorRTPartitioner()])
 
     Args:
-        engine: kind of engine to build: "cpu".
+        engine: kind of engine to build: "cpu", "tensorrt" or "tensorrt_rtx".
         ownership: who owns the states' memory: "session".
         model_id: namespace of the state ids; None makes one from the states.
         state_ids: method -> fully qualified name of a buffer -> state id.
         initial_lengths: method -> fully qualified name of a buffer -> positions valid at the start.
+        engine_options: settings of the engine's builder.
 
     Raises:
-        ExportError: an engine or ownership that isn't known.
+        ExportError: an engine, ownership or engine option that isn't known.
     """
 
     def __init__(
@@ -44,6 +47,7 @@ class TensorRTPartitioner(Partitioner):
         model_id: str | None = None,
         state_ids: Mapping[str, Mapping[str, str]] | None = None,
         initial_lengths: Mapping[str, Mapping[str, int]] | None = None,
+        engine_options: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__()
         self._builder = find_engine_builder(engine)
@@ -53,7 +57,9 @@ class TensorRTPartitioner(Partitioner):
             raise ExportError(
                 f"engine {engine!r} can't build ownership {ownership!r}; it builds {', '.join(self._builder.ownerships)}"
             )
-        self._options = Options(engine, ownership, model_id, state_ids or {}, initial_lengths or {})
+        self._options = Options(engine, ownership, model_id, state_ids or {}, initial_lengths or {}, engine_options or {})
+        self._builder.check_options(self._options)
+        self._specs = self._options.to_specs()
 
     def partition(self, exported_program: ExportedProgram) -> PartitionResult:
         """Tags every operator, constant and mutated buffer.
@@ -71,8 +77,12 @@ class TensorRTPartitioner(Partitioner):
                 node.meta["delegation_tag"] = _TAG
         tag_constant_data(exported_program)
         tag_mutated_buffer(exported_program)
-        spec = DelegationSpec(TensorRTBackend.__name__, self._options.to_specs())
+        spec = DelegationSpec(TensorRTBackend.__name__, self._specs)
         return PartitionResult(tagged_exported_program=exported_program, partition_tags={_TAG: spec})
+
+    def transform_for_pre_decomposition(self, exported_program: ExportedProgram) -> ExportedProgram:
+        """Gives every output of the method and every new value of a buffer a node of its own, by copying."""
+        return separate_outputs(exported_program)
 
     def ops_to_not_decompose(
         self, ep: ExportedProgram

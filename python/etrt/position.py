@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
+from executorch.exir.dialects.edge._ops import EdgeOpOverload
 from torch.export import ExportedProgram
 
 from etrt.errors import ExportError
@@ -47,11 +48,16 @@ class PositionInput:
     count: Count
 
 
+def overload(node: torch.fx.Node) -> torch._ops.OpOverload | None:
+    """The operator that ``node`` calls, in ATen's or the edge dialect; None if it calls none."""
+    target = node.target._op if isinstance(node.target, EdgeOpOverload) else node.target
+    return target if isinstance(target, torch._ops.OpOverload) else None
+
+
 def op_name(node: torch.fx.Node) -> str:
     """"aten::view_copy", without the overload; "" for what is no operator."""
-    target = getattr(node.target, "_op", node.target)
-    schema = getattr(target, "_schema", None)
-    return schema.name if node.op == "call_function" and schema is not None else ""
+    target = overload(node)
+    return "" if target is None else str(target._schema.name)
 
 
 def is_kv_update(node: torch.fx.Node) -> bool:
@@ -61,10 +67,11 @@ def is_kv_update(node: torch.fx.Node) -> bool:
 
 def argument(node: torch.fx.Node, name: str) -> object:
     """An operator's argument by its schema name, its default if it isn't given."""
-    schema = getattr(node.target, "_op", node.target)._schema
+    target = overload(node)
+    assert target is not None
     if name in node.kwargs:
         return node.kwargs[name]
-    for index, declared in enumerate(schema.arguments):
+    for index, declared in enumerate(target._schema.arguments):
         if declared.name == name:
             return node.args[index] if index < len(node.args) else declared.default_value
     raise KeyError(name)
@@ -88,17 +95,23 @@ def source_of_start(node: torch.fx.Node) -> torch.fx.Node | None:
     while node.op == "call_function":
         name = op_name(node)
         if name in _SAME_VALUES:
-            follow = node.args[0]
+            follow = same_values(node)
         elif name in ("aten::select_copy", "aten::select"):
             follow = node.args[0] if _selects_first(node) else None
         elif name == "aten::add":
-            follow = _added_to_arange(node)
+            follow = added_to_arange(node)
         else:
             follow = None
         if not isinstance(follow, torch.fx.Node):
             return None
         node = follow
     return node if node.op == "placeholder" else None
+
+
+def same_values(node: torch.fx.Node) -> torch.fx.Node | None:
+    """What ``node`` casts or reshapes; None if it does neither."""
+    source = node.args[0] if op_name(node) in _SAME_VALUES else None
+    return source if isinstance(source, torch.fx.Node) else None
 
 
 def _selects_first(node: torch.fx.Node) -> bool:
@@ -109,7 +122,10 @@ def _selects_first(node: torch.fx.Node) -> bool:
     return len(shape) == 1 and dim in (0, -1) and (index == 0 or (index == -1 and shape[0] == 1))
 
 
-def _added_to_arange(node: torch.fx.Node) -> torch.fx.Node | None:
+def added_to_arange(node: torch.fx.Node) -> torch.fx.Node | None:
+    """x of x + arange(T); None if ``node`` is something else."""
+    if op_name(node) != "aten::add":
+        return None
     first, second = node.args[0], node.args[1]
     if node.kwargs.get("alpha", 1) != 1:
         return None
@@ -122,15 +138,14 @@ def _added_to_arange(node: torch.fx.Node) -> torch.fx.Node | None:
 
 
 def is_arange(node: torch.fx.Node) -> bool:
-    """0, 1, 2, ... in one dimension, through casts."""
-    while op_name(node) in _SAME_VALUES and isinstance(node.args[0], torch.fx.Node):
-        if node.meta["val"].dim() != 1:
+    """0, 1, 2, ... along one dim, through casts and reshapes."""
+    while (source := same_values(node)) is not None:
+        if sum(1 for extent in node.meta["val"].shape if extent != 1) > 1:
             return False
-        node = node.args[0]
+        node = source
     if op_name(node) != "aten::arange":
         return False
-    overload = node.target._op._overloadname if hasattr(node.target, "_op") else node.target._overloadname
-    if overload == "default":
+    if overload(node) is torch.ops.aten.arange.default:
         return True
     start, step = node.args[0], node.args[2] if len(node.args) > 2 else 1
     return bool(start == 0 and step == 1)

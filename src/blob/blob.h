@@ -30,7 +30,7 @@ enum class Ownership : std::uint8_t {
 struct BlobBinding {
   std::string name;
   std::optional<DType> dtype;  ///< nullopt: "" in the file, upstream's preprocess leaves it so.
-  std::optional<Shape> shape;  ///< nullopt: [] with an empty dtype. -1 for dynamic extents.
+  std::optional<Shape> shape;  ///< nullopt: [] with an empty dtype; with one, [] is a scalar. -1: dynamic.
   bool is_input = false;
   bool operator==(const BlobBinding&) const = default;
 };
@@ -47,20 +47,20 @@ struct BlobAlias {
 struct BlobState {
   std::string id;
   std::string input;   ///< Binding read.
-  std::string output;  ///< Binding written.
+  std::string output;  ///< Binding written; empty if this method only reads the state.
   Update update = Update::kInPlace;
   Ownership ownership = Ownership::kSession;
   DType dtype = DType::kFloat32;
-  Shape shape;                   ///< Static.
-  int sequence_dim = -1;         ///< -1 ("sequence_dim": null): not a sequence.
-  std::string initial_key;       ///< Named-data key of the initial bytes; empty: zeros.
+  Shape shape;              ///< Static.
+  int sequence_dim = -1;    ///< -1 ("sequence_dim": null): not a sequence.
+  std::string initial_key;  ///< Named-data key of the initial bytes; empty: zeros.
   std::int64_t initial_length = 0;
   bool operator==(const BlobState&) const = default;
 };
 
 /// How many positions one run appends: an extent of an input, or a constant.
 struct BlobCount {
-  std::string input;       ///< Empty: `value` is the count.
+  std::string input;  ///< Empty: `value` is the count.
   int dim = 0;
   std::int64_t value = 1;
   bool operator==(const BlobCount&) const = default;
@@ -83,13 +83,15 @@ struct Blob {
   std::string serialized_metadata;
   std::string target_platform;
 
-  // TR03 (engine_digest also in ours of TR01 and TR02).
+  // Our keys: all of them in TR03, and in TR01 and TR02 those that say something.
   std::string engine_kind = "tensorrt";  ///< "tensorrt", "tensorrt_rtx", "cpu", ...
   std::string engine_entry;   ///< Which of the engine's entries: a CPU program's method, a profile's index.
   std::string engine_digest;  ///< "xxh3:<16 hex>"; empty in files of others.
   std::string engine_key;     ///< Named-data key of the engine; empty: the bytes are in the blob.
   std::string model_id;
   std::vector<BlobState> states;
+  /// Needed where a sequence is written. A method without sequences may have one: its other
+  /// states then know how far they are.
   std::optional<BlobPosition> position;
 
   std::span<const std::byte> engine;  ///< Empty when engine_key is set.
@@ -100,12 +102,13 @@ struct Blob {
 /// bytes in the blob; those under engine_key are checked by check_engine_digest().
 Result<Blob> parse_blob(std::span<const std::byte> bytes);
 
-/// The container for `blob`: TR01 without aliases, TR02 when every alias and state is
-/// caller-owned, TR03 otherwise (`blob.version` is ignored). Fills in the digest if
-/// the blob has engine bytes and none. Errors: as parse_blob.
+/// The container for `blob`: TR03 if a session owns anything, else TR01 without aliases and
+/// TR02 with them (`blob.version` is ignored). Fills in the digest if the blob has engine
+/// bytes and none. Errors: as parse_blob; kOutOfMemory.
 Result<std::vector<std::byte>> write_blob(const Blob& blob);
 
-/// Everything that parse_blob checks of the metadata.
+/// Everything that parse_blob checks of the metadata, and the engine's digest; for a Blob
+/// that didn't come from there. `version` isn't looked at.
 Status validate(const Blob& blob);
 
 /// kInvalidData unless `digest` is empty or that of `engine`.

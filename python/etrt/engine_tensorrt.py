@@ -91,6 +91,10 @@ class _TensorRTBuilder:
         aten = torch.ops.aten
         return [aten.linear.default, aten.matmul.default, aten.scaled_dot_product_attention.default], _keep_whole
 
+    def check_options(self, options: Options) -> None:
+        """Raises ExportError for an option or value that isn't known, or that this machine can't serve."""
+        self._check(Settings.of(options))
+
     def build(self, entries: Sequence[EngineEntry], options: Options) -> list[BuiltEngine]:
         """An engine for each group of entries that differ in ranges of extents alone.
 

@@ -18,6 +18,20 @@ from etrt.errors import EtrtError
 
 _scopes = threading.local()
 
+# ExecuTorch's ScalarType numbers.
+_SCALAR_TYPES = {
+    0: "uint8",
+    1: "int8",
+    2: "int16",
+    3: "int32",
+    4: "int64",
+    5: "float16",
+    6: "float32",
+    7: "float64",
+    11: "bool",
+    15: "bfloat16",
+}
+
 
 class Session:
     """One conversation's states: KV caches, convolution and recurrent states.
@@ -110,7 +124,29 @@ class Method:
         Raises:
             EtrtError: the delegate refused or failed the run; the message says why.
         """
-        return _translate(lambda: self._method.execute(list(inputs)))
+        try:
+            return _translate(lambda: self._method.execute(list(inputs)))
+        except EtrtError:
+            raise
+        except RuntimeError as error:
+            raise EtrtError(self._explain(inputs) or f"method {self.name!r}: {error}", "InvalidArgument") from error
+
+    def _explain(self, inputs: Sequence[Any]) -> str:
+        """Which input ExecuTorch refused, and what it expected: it tells only a number."""
+        meta = self._method.metadata
+        if len(inputs) != meta.num_inputs():
+            return f"method {self.name!r} takes {meta.num_inputs()} inputs, got {len(inputs)}"
+        for index, value in enumerate(inputs):
+            expected = meta.input_tensor_meta(index)
+            dtype, sizes = _SCALAR_TYPES.get(expected.dtype(), ""), list(expected.sizes())
+            if not hasattr(value, "dtype"):
+                return f"method {self.name!r}: input {index} is no tensor but {type(value).__name__}"
+            shape = list(value.shape)
+            if dtype and str(value.dtype) != f"torch.{dtype}":
+                return f"method {self.name!r}: input {index} is {value.dtype}; expected torch.{dtype}"
+            if len(shape) != len(sizes) or any(n > most for n, most in zip(shape, sizes, strict=True)):
+                return f"method {self.name!r}: input {index} has shape {shape}; at most {sizes} is expected"
+        return ""
 
 
 class Program:

@@ -27,7 +27,7 @@ struct Argument {
 /// A session-owned state and the bindings that read and write it.
 struct StateBinding {
   std::size_t input = 0;
-  std::size_t output = 0;
+  std::size_t output = 0;  ///< Of a state that the method writes.
 };
 
 /// Where a run learns its position and how many positions it appends.
@@ -49,6 +49,7 @@ struct Handle {
   std::vector<Argument> outputs;       ///< In argument order, aliased ones included.
   std::size_t unaliased_outputs = 0;   ///< Programs may leave the aliased ones out.
   std::vector<StateBinding> states;    ///< In the order of request->specs.
+  std::size_t written_states = 0;      ///< The first ones; the method only reads the others.
   std::shared_ptr<const internal::StateRequest> request;  ///< nullptr without session-owned states.
   std::optional<PositionArgument> position;
 

@@ -25,7 +25,7 @@ class Loader {
   Status load(const LoadOptions& options) {
     if (Status s = find_engine(options); !s) return s;
     if (Status s = find_entry(); !s) return s;
-    const EngineEntry entry = named(handle_.engine->engine().entries()[handle_.entry]);
+    const EngineEntry& entry = handle_.engine->engine().entries()[handle_.entry];
     Result<CheckedBindings> checked = check_bindings(blob_, entry);
     if (!checked) return checked.status();
     for (std::size_t i = 0; i < blob_.bindings.size(); ++i) {
@@ -76,35 +76,6 @@ class Loader {
     });
   }
 
-  /// An entry without names takes those of the blob, place by place, and the blob's word
-  /// for which extents are static; an ExecuTorch program tells only their upper bounds.
-  EngineEntry named(EngineEntry entry) const {
-    const bool has_names = std::any_of(entry.bindings.begin(), entry.bindings.end(),
-                                       [](const EngineBinding& b) { return !b.name.empty(); });
-    if (has_names) return entry;
-    for (const bool is_input : {true, false}) {
-      auto declared = blob_.bindings.begin();
-      int index = 0;
-      for (EngineBinding& binding : entry.bindings) {
-        if (binding.is_input != is_input) continue;
-        declared = std::find_if(declared, blob_.bindings.end(),
-                                [&](const BlobBinding& b) { return b.is_input == is_input; });
-        if (declared == blob_.bindings.end()) {
-          binding.name = fmt::format("{} {}", is_input ? "input" : "output", index);
-        } else {
-          binding.name = declared->name;
-          for (std::size_t i = 0; i < binding.shape.rank(); ++i) {
-            const bool is_static = declared->shape && i < declared->shape->rank() && (*declared->shape)[i] >= 0;
-            binding.min_shape[i] = is_static ? binding.max_shape[i] : 1;
-          }
-          ++declared;
-        }
-        ++index;
-      }
-    }
-    return entry;
-  }
-
   void add_arguments(const EngineEntry& entry, const CheckedBindings& checked) {
     for (std::size_t i = 0; i < blob_.bindings.size(); ++i) {
       const BlobBinding& declared = blob_.bindings[i];
@@ -117,6 +88,10 @@ class Loader {
       argument.shape = declared.shape.value_or(binding.shape);
       argument.min = binding.min_shape;
       argument.max = binding.max_shape;
+      // An engine without names knows upper bounds only; the blob says which extents vary.
+      for (std::size_t d = 0; binding.name.empty() && d < argument.shape.rank(); ++d) {
+        if (argument.shape[d] < 0) argument.min[d] = 1;
+      }
       (declared.is_input ? handle_.inputs : handle_.outputs).push_back(std::move(argument));
     }
     for (Argument& output : handle_.outputs) {
@@ -137,8 +112,14 @@ class Loader {
     internal::StateRequest request;
     request.model_id = blob_.model_id;
     request.device = &handle_.engine->engine().device();
+    std::vector<const BlobState*> states;
     for (const BlobState& state : blob_.states) {
-      if (state.ownership != Ownership::kSession) continue;
+      if (state.ownership == Ownership::kSession) states.push_back(&state);
+    }
+    // Those that a run commits first: see Handle::written_states.
+    std::stable_partition(states.begin(), states.end(), [](const BlobState* s) { return !s->output.empty(); });
+    for (const BlobState* declared : states) {
+      const BlobState& state = *declared;
       internal::StateSpec spec;
       spec.id = state.id;
       spec.dtype = state.dtype;
@@ -157,7 +138,11 @@ class Loader {
         }
         spec.initial = std::make_shared<const std::vector<std::byte>>(std::move(*bytes));
       }
-      handle_.states.push_back({binding_of_.at(state.input), binding_of_.at(state.output)});
+      handle_.states.push_back({binding_of_.at(state.input), 0});
+      if (!state.output.empty()) {
+        handle_.states.back().output = binding_of_.at(state.output);
+        ++handle_.written_states;
+      }
       request.specs.push_back(std::move(spec));
     }
     if (!request.specs.empty()) handle_.request = internal::intern(std::move(request));

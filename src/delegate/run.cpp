@@ -85,7 +85,8 @@ class Run {
       Result<std::span<State* const>> states = lease->states(handle_.request, stream);
       if (!states) return states.status();
       states_ = *states;
-      Result<PositionPlan> planned = internal::plan_positions(states_, handle_.positions, count_);
+      written_ = states_.first(handle_.written_states);
+      Result<PositionPlan> planned = internal::plan_positions(written_, handle_.positions, count_);
       if (!planned) return planned.status();
       positions = *planned;
     }
@@ -101,7 +102,7 @@ class Run {
       return s;
     }
     context.last_user = selected ? &**selected : nullptr;
-    if (lease) lease->commit(states_, positions);
+    if (lease) lease->commit(written_, positions);
     internal::add(internal::counters().runs);
     return resize_outputs(context);
   }
@@ -180,6 +181,7 @@ class Run {
       bool moved = false;
       if (Status s = context.bind(handle_.states[i].input, states_[i]->read(), &moved); !s) return s;
       if (moved) internal::add(internal::counters().rebinds);
+      if (i >= handle_.written_states) continue;
       if (Status s = bind(context, handle_.states[i].output, states_[i]->write()); !s) return s;
     }
     return {};
@@ -196,7 +198,7 @@ class Run {
   Status enqueue(PooledContext& context, std::optional<SessionImpl::Lease>& lease, const PositionPlan& positions,
                  Stream& stream) {
     if (lease) {
-      if (Status s = lease->restart(states_, positions, stream); !s) return s;
+      if (Status s = lease->restart(written_, positions, stream); !s) return s;
     }
     const bool on_host = stream.device().id().type == DeviceType::kHost;
     if (!on_host) {
@@ -264,6 +266,7 @@ class Run {
   Handle& handle_;
   et::Span<et::EValue*> args_;
   std::span<State* const> states_;
+  std::span<State* const> written_;  ///< The first of them.
   std::int64_t count_ = 1;
   bool aliased_present_ = false;
   bool host_outputs_ = false;

@@ -7,6 +7,10 @@
 
 namespace etrt {
 
+PooledContext::~PooledContext() {
+  if (done) static_cast<void>(done->synchronize());
+}
+
 Status PooledContext::set_shape(std::size_t binding, const Shape& shape) {
   if (shape_set[binding] && shapes[binding] == shape) return {};
   shape_set[binding] = false;

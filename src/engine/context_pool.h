@@ -12,6 +12,12 @@ namespace etrt {
 /// An execution context with what was last set on it, so that a run sets only what
 /// changed.
 struct PooledContext {
+  PooledContext() = default;
+  /// Waits for the last run: TensorRT forbids ending a context before.
+  ~PooledContext();
+  PooledContext(const PooledContext&) = delete;
+  PooledContext& operator=(const PooledContext&) = delete;
+
   std::unique_ptr<ExecutionContext> context;
   std::unique_ptr<Stream> stream;  ///< The context's own, for runs without a caller's stream.
   std::unique_ptr<Event> done;     ///< End of the last run.

@@ -37,8 +37,7 @@ Result<EngineBinding> describe(const et::Result<et::TensorInfo>& info, bool is_i
   EngineBinding binding;
   binding.dtype = *dtype;
   std::vector<std::int64_t> sizes(info->sizes().begin(), info->sizes().end());
-  binding.shape = binding.max_shape = Shape(sizes);
-  binding.min_shape = Shape(std::vector<std::int64_t>(sizes.size(), 0));
+  binding.shape = binding.min_shape = binding.max_shape = Shape(sizes);
   binding.is_input = is_input;
   return binding;
 }

@@ -14,7 +14,8 @@ namespace etrt {
 /// outputs is an entry. Runs on the CPU kernels and delegates of the process.
 ///
 /// Bindings have no names (an ExecuTorch program keeps none); they are the method's
-/// inputs, then its outputs. Extents are upper bounds.
+/// inputs, then its outputs. Extents are upper bounds: which of them may be less, the
+/// program doesn't tell.
 class CpuEngine final : public Engine {
  public:
   /// Keeps bytes.owner. Errors: kInvalidData if the bytes are no program, kUnsupported

@@ -116,7 +116,10 @@ Status check_alias(const Match& match, const BlobAlias& alias) {
 }
 
 Status check_state(const Match& match, const BlobState& state) {
-  if (Status s = check_cache(match, state.input, state.output); !s) return s;
+  const bool written = !state.output.empty();
+  if (written) {
+    if (Status s = check_cache(match, state.input, state.output); !s) return s;
+  }
   const EngineBinding& input = match[state.input];
   if (state.dtype != input.dtype || state.shape != input.max_shape) {
     return {Code::kInvalidData,
@@ -126,7 +129,7 @@ Status check_state(const Match& match, const BlobState& state) {
                 state.id, to_string(state.dtype), to_string(state.shape), state.input, to_string(input.dtype),
                 to_string(input.max_shape))};
   }
-  const int declared = match[state.output].declared_alias;
+  const int declared = written ? match[state.output].declared_alias : -1;
   if (state.update == Update::kSwap && declared >= 0) {
     return {Code::kInvalidData,
             fmt::format(

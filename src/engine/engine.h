@@ -15,9 +15,9 @@
 /// over all of them.
 namespace etrt {
 
-/// One named input or output of an engine's entry.
+/// One input or output of an engine's entry.
 struct EngineBinding {
-  std::string name;
+  std::string name;  ///< Empty in engines that don't name theirs: matched by place.
   DType dtype = DType::kFloat32;
   Shape shape;      ///< -1 where dynamic.
   Shape min_shape;  ///< Inputs: least extents; equals `shape` where static.
@@ -30,6 +30,9 @@ struct EngineBinding {
 struct EngineEntry {
   std::string name;
   std::vector<EngineBinding> bindings;  ///< Inputs first, then outputs, in engine order.
+  /// declared_alias names every address that the engine demands (TensorRT from 10.15 on):
+  /// there is no in-place cache update besides those.
+  bool declares_aliases = false;
 
   /// Index into bindings, or -1.
   int find(std::string_view binding) const noexcept;
@@ -47,9 +50,11 @@ class ExecutionContext {
   /// devices that need it; an output needs room for its max_shape. An aliased output gets
   /// its input's address. Errors: kInvalidArgument.
   virtual Status bind(std::size_t binding, void* data) = 0;
-  /// Queues one run on `stream`, a stream of the engine's device. Errors before anything
-  /// was queued leave all bound memory as it was; `kDevice`, `kInternal` may come after.
-  virtual Status enqueue(Stream& stream) = 0;
+  /// Queues one run on `stream`, a stream of the engine's device. `wait` says that the
+  /// caller waits for the stream at once: a host engine then runs on the calling thread
+  /// if the stream is idle, and its errors come from here; otherwise from the stream.
+  /// After any error the contents of outputs and aliased inputs are unknown.
+  virtual Status enqueue(Stream& stream, bool wait) = 0;
   /// Extents of an output in the last run. Valid once that run is done, or, if
   /// shapes_before_run(), once all input shapes are set.
   virtual Result<Shape> output_shape(std::size_t binding) const = 0;

@@ -75,7 +75,7 @@ def _type_name(value: Any) -> str:
 
 def check_word(path: str, value: str, words: Sequence[str]) -> None:
     if value not in words:
-        raise BlobError(f'{path}: "{value}" is none of {", ".join(words)}')
+        raise BlobError(f'{path}: "{value}" is none of {", ".join(filter(None, words))}')
 
 
 class Fields:

@@ -19,6 +19,7 @@ _LAZY = {
     "last_error": "etrt.runtime",
     "set_default_session": "etrt.runtime",
     "stats": "etrt.runtime",
+    "wrap": "etrt.wrapping",
 }
 
 __all__ = [*_LAZY]

@@ -25,17 +25,23 @@ def wrap_command(
     ] = None,
     binding: Annotated[
         list[str] | None,
-        typer.Option(help="in:NAME:DTYPE:EXTENTS or out:NAME:DTYPE:EXTENTS, like in:update:float16:1,2,n,8. Repeat, in order."),
+        typer.Option(
+            help="in:NAME:DTYPE:EXTENTS or out:NAME:DTYPE:EXTENTS, like in:update:float16:1,2,n,8. Repeat, "
+            "in order."
+        ),
     ] = None,
     alias: Annotated[
         list[str] | None,
         typer.Option(
-            help="OUTPUT=INPUT: OUTPUT is INPUT's next value. Add :kv_cache_update if the engine itself writes in place."
+            help="OUTPUT=INPUT: OUTPUT is INPUT's next value. Add :kv_cache_update if the engine itself "
+            "writes in place."
         ),
     ] = None,
     state: Annotated[
         list[str] | None,
-        typer.Option(help="ID=INPUT: a session keeps INPUT. ID=INPUT@DIM: a sequence along DIM, like k=cache@2."),
+        typer.Option(
+            help="ID=INPUT: a session keeps INPUT. ID=INPUT@DIM: a sequence along DIM, like k=cache@2."
+        ),
     ] = None,
     position: Annotated[str | None, typer.Option(help="Input that says where a run appends.")] = None,
     count: Annotated[
@@ -43,7 +49,9 @@ def wrap_command(
     ] = None,
     profile: Annotated[
         list[str] | None,
-        typer.Option(help="METHOD=INDEX, or METHOD=INDEX:n=1..32 with the range of each named extent. Repeat."),
+        typer.Option(
+            help="METHOD=INDEX, or METHOD=INDEX:n=1..32 with the range of each named extent. Repeat."
+        ),
     ] = None,
     model_id: Annotated[str | None, typer.Option(help="Namespace of the state ids.")] = None,
     engine: Annotated[str | None, typer.Option(help="tensorrt or tensorrt_rtx.")] = None,
@@ -51,16 +59,19 @@ def wrap_command(
         bool,
         typer.Option(
             "--in-place",
-            help="Inputs and their next values share memory. Only for an engine that reads each element before it writes it.",
+            help="Inputs and their next values share memory. Only for an engine that reads each element "
+            "before it writes it.",
         ),
     ] = False,
-    check: Annotated[bool, typer.Option("--check", help="Run the engine both ways on the GPU and compare.")] = False,
+    check: Annotated[
+        bool, typer.Option("--check", help="Run the engine both ways on the GPU and compare.")
+    ] = False,
 ) -> None:
     """Make a program (.pte) of a ready TensorRT plan, with one method for each optimization profile."""
     if check:
         raise _exit(
-            "--check runs the engine with states swapped and in place and compares: it needs a GPU and a build of etrt with "
-            "TensorRT (etrt doctor says what is there)"
+            "--check runs the engine with states swapped and in place and compares: it needs a GPU and a "
+            "build of etrt with TensorRT (etrt doctor says what is there)"
         )
     try:
         given: dict[str, Any] = {
@@ -89,7 +100,9 @@ def _bindings(path: Path | None, flags: list[str]) -> Path | list[str]:
     if path is not None and flags:
         raise ExportError("--bindings and --binding both say what the bindings are; give one of them")
     if path is None and not flags:
-        raise ExportError("the plan's bindings aren't known: give a file with --bindings, or each one with --binding")
+        raise ExportError(
+            "the plan's bindings aren't known: give a file with --bindings, or each one with --binding"
+        )
     return flags if path is None else path
 
 

@@ -1,8 +1,8 @@
 """A program around a TensorRT plan that somebody else built.
 
-One ExecuTorch method for each optimization profile. A session owns the states, and by default they swap: the engine
-reads one buffer and writes another. That an input and an output share memory is safe where the engine says so (alias
-kind ``kv_cache_update``), or where one knows that it reads each element before it writes it.
+One ExecuTorch method for each optimization profile. A session owns the states, and by default they swap: the
+engine reads one buffer and writes another. That an input and an output share memory is safe where the engine
+says so (alias kind ``kv_cache_update``), or where one knows that it reads each element before it writes it.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ class PlanBinding:
 
     @staticmethod
     def parse(text: str) -> PlanBinding:
-        """From "in:NAME:DTYPE:EXTENTS" or "out:NAME:DTYPE:EXTENTS", like "in:update:float16:1,2,n,8"; no extents: a scalar.
+        """From "in:NAME:DTYPE:EXTENTS" or "out:NAME:DTYPE:EXTENTS", like "in:update:float16:1,2,n,8"; no
+        extents: a scalar.
 
         Raises:
             ExportError: it isn't of that form.
@@ -57,7 +58,8 @@ class PlanBinding:
         name, *tail = rest.rsplit(":", 2)
         if direction not in ("in", "out") or len(tail) != 2:
             raise ExportError(
-                f"binding {text!r}: expected in:NAME:DTYPE:EXTENTS or out:NAME:DTYPE:EXTENTS, like in:update:float16:1,2,n,8"
+                f"binding {text!r}: expected in:NAME:DTYPE:EXTENTS or out:NAME:DTYPE:EXTENTS, like "
+                "in:update:float16:1,2,n,8"
             )
         extents = [e.strip() for e in tail[1].split(",")] if tail[1].strip() else []
         shape = tuple(int(e) if e.lstrip("-").isdigit() else e for e in extents)
@@ -84,7 +86,8 @@ class PlanProfile:
 
 @dataclass(frozen=True)
 class PlanDescription:
-    """What a plan's user has to say of it. A bindings file is this as a JSON object, ``bindings`` alone required."""
+    """What a plan's user has to say of it. A bindings file is this as a JSON object, ``bindings`` alone
+    required."""
 
     bindings: Sequence[PlanBinding]
     aliases: Mapping[str, tuple[str, str]] = field(default_factory=dict)
@@ -92,9 +95,11 @@ class PlanDescription:
     states: Mapping[str, PlanState] = field(default_factory=dict)
     """State id -> state. Aliases of inputs that are no states are the caller's."""
     position: str | None = None
-    """The int32 or int64 input that says where a run appends: a scalar, one for each batch row, or one for each new position."""
+    """The int32 or int64 input that says where a run appends: a scalar, one for each batch row, or one for
+    each new position."""
     count: tuple[str, int] | int | None = None
-    """How many positions a run appends: extent (input, dim), or a number. None: the named extent, if there is one alone."""
+    """How many positions a run appends: extent (input, dim), or a number. None: the named extent, if there is
+    one alone."""
     profiles: Mapping[str, PlanProfile] = field(default_factory=lambda: {"forward": PlanProfile()})
     """Method -> profile."""
     model_id: str = ""
@@ -108,10 +113,21 @@ class PlanDescription:
     def of(data: Mapping[str, Any]) -> PlanDescription:
         """From this class's fields as JSON has them, or as they are here.
 
-        ``{"bindings": [{"name": "update", "dtype": "float16", "shape": [1, 2, "n", 8], "is_input": true},
-        "out:y:float16:1,2,n,8", ...], "aliases": {"cache_out": "cache"}, "states": {"k": {"input": "cache", "sequence_dim": 2}},
-        "position": "pos", "profiles": {"prefill": {"index": 0, "extents": {"n": [1, 32]}}, "decode": {"index": 1, "extents":
-        {"n": 1}}}}``
+        Example::
+
+            {
+              "bindings": [
+                {"name": "update", "dtype": "float16", "shape": [1, 2, "n", 8], "is_input": true},
+                "out:y:float16:1,2,n,8"
+              ],
+              "aliases": {"cache_out": "cache"},
+              "states": {"k": {"input": "cache", "sequence_dim": 2}},
+              "position": "pos",
+              "profiles": {
+                "prefill": {"index": 0, "extents": {"n": [1, 32]}},
+                "decode": {"index": 1, "extents": {"n": 1}}
+              }
+            }
 
         Raises:
             ExportError: it isn't of that form.
@@ -137,7 +153,9 @@ class PlanDescription:
         try:
             data = json.loads(Path(path).read_text())
             if not isinstance(data, dict):
-                raise ExportError(f"it is a JSON {type(data).__name__}, expected an object with the key bindings")
+                raise ExportError(
+                    f"it is a JSON {type(data).__name__}, expected an object with the key bindings"
+                )
             return PlanDescription.of(data)
         except OSError as error:
             raise ExportError(f"bindings file {path}: {error.strerror}") from None
@@ -152,7 +170,9 @@ def _binding(value: Any) -> PlanBinding:
         return PlanBinding.parse(value)
     if isinstance(value, PlanBinding):
         return value
-    return PlanBinding(str(value["name"]), str(value["dtype"]), tuple(value["shape"]), bool(value["is_input"]))
+    return PlanBinding(
+        str(value["name"]), str(value["dtype"]), tuple(value["shape"]), bool(value["is_input"])
+    )
 
 
 def _alias(value: Any) -> tuple[str, str]:
@@ -173,7 +193,9 @@ def _profile(value: Any) -> PlanProfile:
     if isinstance(value, PlanProfile):
         return value
     ranges = value.get("extents", {})
-    return PlanProfile(int(value["index"]), {n: (r, r) if isinstance(r, int) else (r[0], r[1]) for n, r in ranges.items()})
+    return PlanProfile(
+        int(value["index"]), {n: (r, r) if isinstance(r, int) else (r[0], r[1]) for n, r in ranges.items()}
+    )
 
 
 _CONVERSIONS: dict[str, Callable[[Any], Any]] = {
@@ -185,16 +207,19 @@ _CONVERSIONS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-def wrap(plan: str | Path, bindings: str | Path | Sequence[Any] | PlanDescription, **settings: Any) -> Exported:
+def wrap(
+    plan: str | Path, bindings: str | Path | Sequence[Any] | PlanDescription, **settings: Any
+) -> Exported:
     """A program for a ready plan, with a method for each profile.
 
-    A method's inputs are the plan's that aren't states, in the order of the bindings, and its outputs those that no alias
-    names. A caller-owned cache is an input that the method changes.
+    A method's inputs are the plan's that aren't states, in the order of the bindings, and its outputs those
+    that no alias names. A caller-owned cache is an input that the method changes.
 
     Args:
         plan: the file.
         bindings: a bindings file (``PlanDescription.read``), or the bindings.
-        settings: the other fields of PlanDescription, as ``PlanDescription.of`` takes them; they go before the file's.
+        settings: the other fields of PlanDescription, as ``PlanDescription.of`` takes them; they go before
+            the file's.
 
     Raises:
         ExportError: the plan can't be read, or the description lacks something or contradicts itself.
@@ -208,7 +233,9 @@ def wrap(plan: str | Path, bindings: str | Path | Sequence[Any] | PlanDescriptio
         description = PlanDescription.of({"bindings": bindings})
     if settings:
         given = {key: value for key, value in settings.items() if value is not None}
-        description = PlanDescription.of({**{f.name: getattr(description, f.name) for f in fields(description)}, **given})
+        description = PlanDescription.of(
+            {**{f.name: getattr(description, f.name) for f in fields(description)}, **given}
+        )
     _Checks(description).run()
     update = description.update or "swap"
     engine = StoredEngine.of(description.engine, BuiltEngine(data, {}))
@@ -255,17 +282,22 @@ class _Checks:
         self._check_position()
         self._check_profiles()
         if not _own(d, is_input=False):
-            raise ExportError("every output is the next value of an input, so that a method would return nothing; leave one free")
+            raise ExportError(
+                "every output is the next value of an input, so that a method would return nothing; leave "
+                "one free"
+            )
 
     def _check_binding(self, binding: PlanBinding) -> None:
         _one_of(f"binding {binding.name!r}: dtype", binding.dtype, tuple(blob.DTYPES))
         for extent in binding.shape:
             if isinstance(extent, str) and not _NAME.fullmatch(extent):
-                raise ExportError(f"binding {binding.name!r}: extent {extent!r} is neither a number nor a name")
+                raise ExportError(
+                    f"binding {binding.name!r}: extent {extent!r} is neither a number nor a name"
+                )
             if isinstance(extent, int) and extent < 0:
                 raise ExportError(
-                    f"binding {binding.name!r}: extent {extent} is negative; give an extent that isn't fixed a name, like n, and "
-                    "each profile its range, like n=1..32"
+                    f"binding {binding.name!r}: extent {extent} is negative; give an extent that isn't "
+                    "fixed a name, like n, and each profile its range, like n=1..32"
                 )
 
     def _check_states(self) -> None:
@@ -274,25 +306,31 @@ class _Checks:
         for id_, state in d.states.items():
             binding = self._find(f"state {id_}={state.input}", state.input, is_input=True)
             if state.input in owned:
-                raise ExportError(f"input {state.input!r} is state {owned[state.input]!r} and {id_!r}; give it one id")
+                raise ExportError(
+                    f"input {state.input!r} is state {owned[state.input]!r} and {id_!r}; give it one id"
+                )
             owned[state.input] = id_
             if not any(source == state.input for source, _ in d.aliases.values()):
                 raise ExportError(
-                    f"state {id_!r}: no output has the next value of {state.input!r}; say which with an alias, "
-                    f"OUTPUT={state.input}"
+                    f"state {id_!r}: no output has the next value of {state.input!r}; say which with an "
+                    f"alias, OUTPUT={state.input}"
                 )
             named = [e for e in binding.shape if isinstance(e, str)]
             if named:
-                raise ExportError(f"state {id_!r}: extent {named[0]!r} of {state.input!r} varies; a state has one size")
+                raise ExportError(
+                    f"state {id_!r}: extent {named[0]!r} of {state.input!r} varies; a state has one size"
+                )
             if state.sequence_dim is not None and not 0 <= state.sequence_dim < len(binding.shape):
                 raise ExportError(
-                    f"state {id_!r}: sequence_dim is {state.sequence_dim}; {state.input!r} has dims 0 to {len(binding.shape) - 1}"
+                    f"state {id_!r}: sequence_dim is {state.sequence_dim}; {state.input!r} has dims 0 to "
+                    f"{len(binding.shape) - 1}"
                 )
         for output, (source, kind) in d.aliases.items():
             if source not in owned and kind == "user" and d.update != "in_place":
                 raise ExportError(
-                    f"alias {output}={source}: without a state, the caller owns {source!r}, which then is written in place; make "
-                    f"it a state (ID={source}), or say update='in_place' if the engine reads each element before it writes it"
+                    f"alias {output}={source}: without a state, the caller owns {source!r}, which then is "
+                    f"written in place; make it a state (ID={source}), or say update='in_place' if the "
+                    "engine reads each element before it writes it"
                 )
 
     def _check_position(self) -> None:
@@ -300,7 +338,9 @@ class _Checks:
         sequences = [id_ for id_, state in d.states.items() if state.sequence_dim is not None]
         if d.position is None:
             if sequences:
-                raise ExportError(f"state {sequences[0]!r} has a sequence dim; say which input is the position")
+                raise ExportError(
+                    f"state {sequences[0]!r} has a sequence dim; say which input is the position"
+                )
             return
         self._find("position", d.position, is_input=True)
         if not sequences:
@@ -308,11 +348,13 @@ class _Checks:
         if isinstance(d.count, tuple):
             binding = self._find("count", d.count[0], is_input=True)
             if not 0 <= d.count[1] < len(binding.shape):
-                raise ExportError(f"count: {d.count[0]!r} has no dim {d.count[1]}; its shape is {list(binding.shape)}")
+                raise ExportError(
+                    f"count: {d.count[0]!r} has no dim {d.count[1]}; its shape is {list(binding.shape)}"
+                )
         elif d.count is None and len(_named_extents(d)) != 1:
             raise ExportError(
-                "count is missing: say how many positions a run appends, as INPUT.DIM or a number (it is the named extent where "
-                f"there is one; here there are {len(_named_extents(d))})"
+                "count is missing: say how many positions a run appends, as INPUT.DIM or a number (it is "
+                f"the named extent where there is one; here there are {len(_named_extents(d))})"
             )
 
     def _check_profiles(self) -> None:
@@ -325,18 +367,26 @@ class _Checks:
                 raise ExportError(f"profile of method {method!r} is {profile.index}; profiles count from 0")
             missing, unknown = sorted(wanted - set(profile.extents)), sorted(set(profile.extents) - wanted)
             if missing:
-                raise ExportError(f"profile {method}={profile.index}: no range for extent {missing[0]!r}; add {missing[0]}=1..N")
+                raise ExportError(
+                    f"profile {method}={profile.index}: no range for extent {missing[0]!r}; add "
+                    f"{missing[0]}=1..N"
+                )
             if unknown:
-                raise ExportError(f"profile {method}={profile.index}: no binding has an extent {unknown[0]!r}")
+                raise ExportError(
+                    f"profile {method}={profile.index}: no binding has an extent {unknown[0]!r}"
+                )
             for name, (low, high) in profile.extents.items():
                 if not 1 <= low <= high:
-                    raise ExportError(f"profile {method}={profile.index}: {name}={low}..{high} is no range of extents")
+                    raise ExportError(
+                        f"profile {method}={profile.index}: {name}={low}..{high} is no range of extents"
+                    )
         arguments = {e for b in _own(d, is_input=True) for e in b.shape}
         for binding in _own(d, is_input=False):
             for extent in binding.shape:
                 if isinstance(extent, str) and extent not in arguments:
                     raise ExportError(
-                        f"output {binding.name!r}: extent {extent!r} is in no input of the method, so that its size can't be known"
+                        f"output {binding.name!r}: extent {extent!r} is in no input of the method, so that "
+                        "its size can't be known"
                     )
 
     def _find(self, what: str, name: str, *, is_input: bool) -> PlanBinding:
@@ -372,7 +422,9 @@ def _blob(description: PlanDescription, profile: PlanProfile, engine: StoredEngi
         for source, (_, kind) in outputs.items()
     }
     return blob.Blob(
-        bindings=[blob.Binding(b.name, b.dtype, _shape(b, profile), b.is_input) for b in description.bindings],
+        bindings=[
+            blob.Binding(b.name, b.dtype, _shape(b, profile), b.is_input) for b in description.bindings
+        ],
         aliases=[
             blob.Alias(output, source, kind, "session" if source in ids else "caller", ids.get(source, ""))
             for source, (output, kind) in outputs.items()
@@ -419,7 +471,9 @@ def _count(description: PlanDescription, profile: PlanProfile) -> blob.Count:
         return blob.Count(value=description.count)
     if description.count is None:
         (name,) = _named_extents(description)
-        binding, dim = next((b, b.shape.index(name)) for b in _own(description, is_input=True) if name in b.shape)
+        binding, dim = next(
+            (b, b.shape.index(name)) for b in _own(description, is_input=True) if name in b.shape
+        )
     else:
         binding = next(b for b in description.bindings if b.name == description.count[0])
         dim = description.count[1]
@@ -447,7 +501,10 @@ class _Placeholder(torch.nn.Module):
     def forward(self, *inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
         results = []
         for dtype, sources in self._outputs:
-            shape = [inputs[s[0]].shape[s[1]] if isinstance(s, tuple) else _extent(s, self._profile) for s in sources]
+            shape = [
+                inputs[s[0]].shape[s[1]] if isinstance(s, tuple) else _extent(s, self._profile)
+                for s in sources
+            ]
             results.append(torch.zeros(shape, dtype=dtype))
         return tuple(results)
 
@@ -477,7 +534,9 @@ def _program(
         for dim, extent in enumerate(binding.shape):
             if _extent(extent, profile) == -1:
                 low, high = profile.extents[str(extent)]
-                shapes[-1][dim] = dims.setdefault(str(extent), torch.export.Dim(str(extent), min=low, max=high))
+                shapes[-1][dim] = dims.setdefault(
+                    str(extent), torch.export.Dim(str(extent), min=low, max=high)
+                )
                 extents.append(high)
             else:
                 extents.append(_extent(extent, profile))

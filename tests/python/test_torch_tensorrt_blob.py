@@ -83,7 +83,9 @@ def test_torch_tensorrt_reads_what_we_write(aliased: bool):
     assert metadata == theirs
 
 
-@pytest.mark.parametrize("name", ["tokens", 'quo"te\\slash', "größe \U0001f600", "a" * 14, "a" * 15, "a" * 16])
+@pytest.mark.parametrize(
+    "name", ["tokens", 'quo"te\\slash', "größe \U0001f600", "a" * 14, "a" * 15, "a" * 16]
+)
 @pytest.mark.parametrize("aliased", [False, True], ids=["TR01", "TR02"])
 def test_same_bytes_but_for_the_digest(aliased: bool, name: str):
     theirs, ours = _contents(aliased, name)
@@ -136,7 +138,11 @@ def test_defaults_are_alike():
     for data in ({"io_bindings": []}, {"io_bindings": [], "aliased_io": []}):
         text = json.dumps(data).encode()
         padded = text + b" " * (-len(text) % 16)
-        written = struct.pack("<4sIIIQ8s", b"TR01", 32, len(padded), 32 + len(padded), 4, bytes(8)) + padded + b"plan"
+        written = (
+            struct.pack("<4sIIIQ8s", b"TR01", 32, len(padded), 32 + len(padded), 4, bytes(8))
+            + padded
+            + b"plan"
+        )
         engine, metadata = upstream.deserialize_engine(written)
         read = blob.read(written)
         assert (engine, metadata.aliased_io, metadata.device_id) == (b"plan", {}, 0)

@@ -1,4 +1,5 @@
-"""Programs around ready plans. The plan is one that TensorRT 8.6 built: cache_out = cache with update's rows at pos."""
+"""Programs around ready plans. The plan is one that TensorRT 8.6 built: cache_out = cache with update's rows
+at pos."""
 
 from __future__ import annotations
 
@@ -40,7 +41,9 @@ def _parts(buffer: bytes):
         name: blob.read(file.program.backend_delegate_data[plan.delegates[0].processed.index].data)
         for name, plan in methods.items()
     }
-    named = {key: file.named_data.buffers[entry.buffer_index] for key, entry in file.named_data.pte_data.items()}
+    named = {
+        key: file.named_data.buffers[entry.buffer_index] for key, entry in file.named_data.pte_data.items()
+    }
     return methods, containers, named
 
 
@@ -112,7 +115,10 @@ def test_states_swap_unless_told_otherwise(wrapped):
 
 @pytest.mark.parametrize(
     ("change", "kind"),
-    [({"update": "in_place"}, "user"), ({"aliases": {"cache_out": ("cache", "kv_cache_update")}}, "kv_cache_update")],
+    [
+        ({"update": "in_place"}, "user"),
+        ({"aliases": {"cache_out": ("cache", "kv_cache_update")}}, "kv_cache_update"),
+    ],
 )
 def test_in_place(change, kind):
     _, containers, _ = _parts(wrap(PLAN, BINDINGS, **{**SETTINGS, **change}).buffer)
@@ -219,29 +225,61 @@ def _without(name: str) -> list[str]:
         (BINDINGS, {"engine": "cuda"}, "engine is 'cuda'; expected one of tensorrt, tensorrt_rtx"),
         (BINDINGS, {"update": "copy"}, "update is 'copy'; expected one of swap, in_place"),
         (BINDINGS, {"speed": "fast"}, "'speed' is none of aliases, bindings"),
-        (_without("cache_out"), {}, "alias cache_out=cache: 'cache_out' is none of the bindings cache, update, pos, y"),
+        (
+            _without("cache_out"),
+            {},
+            "alias cache_out=cache: 'cache_out' is none of the bindings cache, update, pos, y",
+        ),
         (BINDINGS, {"aliases": {"cache": "cache_out"}}, "'cache' is an input; expected an output"),
         (BINDINGS, {"aliases": {"cache_out": ("cache", "magic")}}, "kind is 'magic'; expected one of user"),
         (BINDINGS, {"aliases": {"cache_out": "update"}}, "no output has the next value of 'cache'"),
-        (BINDINGS, {"aliases": {}}, "no output has the next value of 'cache'; say which with an alias, OUTPUT=cache"),
+        (
+            BINDINGS,
+            {"aliases": {}},
+            "no output has the next value of 'cache'; say which with an alias, OUTPUT=cache",
+        ),
         (BINDINGS, {"states": {"k": "kache"}}, "state k=kache: 'kache' is none of the bindings"),
         (BINDINGS, {"states": {"k": "cache", "v": "cache"}}, "input 'cache' is state 'k' and 'v'"),
         (BINDINGS, {"states": {"k": PlanState("cache", 4)}}, "sequence_dim is 4; 'cache' has dims 0 to 3"),
-        (BINDINGS, {"states": {}, "position": None}, "the caller owns 'cache', which then is written in place"),
-        (BINDINGS, {"position": None, "profiles": {}}, "state 'k' has a sequence dim; say which input is the position"),
+        (
+            BINDINGS,
+            {"states": {}, "position": None},
+            "the caller owns 'cache', which then is written in place",
+        ),
+        (
+            BINDINGS,
+            {"position": None, "profiles": {}},
+            "state 'k' has a sequence dim; say which input is the position",
+        ),
         (BINDINGS, {"position": "y"}, "position: 'y' is an output; expected an input"),
         (BINDINGS, {"states": {"k": "cache"}}, "position is 'pos', but no state has a sequence dim"),
         (BINDINGS, {"count": ("update", 7)}, "count: 'update' has no dim 7"),
         (BINDINGS, {"profiles": {}}, "profiles is empty"),
         (BINDINGS, {"profiles": {"decode": -1}}, "profile of method 'decode' is -1"),
         (BINDINGS, {"profiles": {"decode": 1}}, "profile decode=1: no range for extent 'n'; add n=1..N"),
-        (BINDINGS, {"profiles": {"d": PlanProfile(1, {"n": (1, 1), "m": (1, 2)})}}, "no binding has an extent 'm'"),
+        (
+            BINDINGS,
+            {"profiles": {"d": PlanProfile(1, {"n": (1, 1), "m": (1, 2)})}},
+            "no binding has an extent 'm'",
+        ),
         (BINDINGS, {"profiles": {"d": PlanProfile(1, {"n": (2, 1)})}}, "n=2..1 is no range"),
         ([*_without("y"), "out:y:float16:1,2,m,8"], {"count": 1}, "no range for extent 'm'"),
-        ([*_without("y"), "out:y:float16:1,2,m,8"], {}, "count is missing: say how many positions a run appends"),
+        (
+            [*_without("y"), "out:y:float16:1,2,m,8"],
+            {},
+            "count is missing: say how many positions a run appends",
+        ),
         ([*_without("cache"), "in:cache:float16:1,2,-1,8"], {}, "extent -1 is negative; give an extent"),
-        ([*_without("cache"), "in:cache:float16:1,2,n,8"], {}, "extent 'n' of 'cache' varies; a state has one size"),
-        ([*_without("cache"), "in:cache:half:1,2,64,8"], {}, "dtype is 'half'; expected one of float32, float16"),
+        (
+            [*_without("cache"), "in:cache:float16:1,2,n,8"],
+            {},
+            "extent 'n' of 'cache' varies; a state has one size",
+        ),
+        (
+            [*_without("cache"), "in:cache:half:1,2,64,8"],
+            {},
+            "dtype is 'half'; expected one of float32, float16",
+        ),
         ([*_without("cache"), "in:cache:float32:1,2,64,8"], {}, "differs from float16 of binding"),
         ([*_without("cache_out"), "out:cache_out:float16:1,2,32,8"], {}, "differs from"),
         ([*BINDINGS, "in:pos:int32:1"], {}, '"pos" is the name of io_bindings'),

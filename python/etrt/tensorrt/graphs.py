@@ -20,7 +20,7 @@ def overload_of(node: torch.fx.Node) -> torch._ops.OpOverload | None:
 
 
 def op_name(node: torch.fx.Node) -> str:
-    """"aten::view", without the overload; "" where no operator is called."""
+    """ "aten::view", without the overload; "" where no operator is called."""
     overload = overload_of(node)
     return "" if overload is None else str(overload._schema.name)
 
@@ -75,4 +75,3 @@ class Emitter:
             node = self._graph.call_function(target, args, kwargs)
         refresh(node, self._mode)
         return node
-

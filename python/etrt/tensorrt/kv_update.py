@@ -1,9 +1,9 @@
 """``torch.ops.etrt.kv_cache_update`` in TensorRT.
 
-Where the cache is a network input that nothing else reads, its result is the state's next value, and shape and dtype are
-those that IKVCacheUpdateLayer takes ([B, N, capacity, H]; fp32, fp16, bf16: NvInfer.h), the layer is used and TensorRT writes
-the new rows alone. Anything else becomes a select over the whole cache, which is right for any shape but needs an output of
-its own.
+Where the cache is a network input that nothing else reads, its result is the state's next value, and shape
+and dtype are those that IKVCacheUpdateLayer takes ([B, N, capacity, H]; fp32, fp16, bf16: NvInfer.h), the
+layer is used and TensorRT writes the new rows alone. Anything else becomes a select over the whole cache,
+which is right for any shape but needs an output of its own.
 """
 
 from __future__ import annotations
@@ -118,7 +118,9 @@ def _select(node: torch.fx.Node) -> torch.fx.Node:
     per_row = [batch if d == 0 and dim > 0 else 1 for d in range(rank)]
     index = emit(_aten.arange.start_step, 0, capacity, dtype=torch.int32, device=torch.device("cpu"))
     offset = emit(
-        _aten.sub.Tensor, emit(_aten.reshape.default, index, along), emit(_aten.reshape.default, starts, per_row)
+        _aten.sub.Tensor,
+        emit(_aten.reshape.default, index, along),
+        emit(_aten.reshape.default, starts, per_row),
     )
     valid = emit(
         _aten.bitwise_and.Tensor, emit(_aten.ge.Scalar, offset, 0), emit(_aten.lt.Scalar, offset, tokens)

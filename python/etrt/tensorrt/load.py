@@ -20,10 +20,12 @@ from etrt.errors import ExportError
 
 INSTALL = {
     "tensorrt_rtx": (
-        "pip install --no-deps torch-tensorrt-rtx==2.14.0 tensorrt_rtx==1.6.1.120 tensorrt_rtx_cu13==1.6.1.120 "
-        "tensorrt-rtx-cu13-libs==1.6.1.120 tensorrt-rtx-cu13-bindings==1.6.1.120 && pip install dllist psutil"
+        "pip install --no-deps torch-tensorrt-rtx==2.14.0 tensorrt_rtx==1.6.1.120 "
+        "tensorrt_rtx_cu13==1.6.1.120 tensorrt-rtx-cu13-libs==1.6.1.120 "
+        "tensorrt-rtx-cu13-bindings==1.6.1.120 && pip install dllist psutil"
     ),
-    "tensorrt": "install TensorRT's SDK with its Python package, and torch-tensorrt==2.14.0, on a machine with a GPU",
+    "tensorrt": "install TensorRT's SDK with its Python package, and torch-tensorrt==2.14.0, on a machine "
+    "with a GPU",
 }
 _DISTRIBUTIONS = {"tensorrt_rtx": "torch-tensorrt-rtx", "tensorrt": "torch-tensorrt"}
 _REQUIRED = {"tensorrt_rtx": ("tensorrt_rtx", "torch_tensorrt"), "tensorrt": ("tensorrt", "torch_tensorrt")}
@@ -48,7 +50,9 @@ def load(kind: str) -> Libraries:
     """
     missing = [name for name in _REQUIRED[kind] if importlib.util.find_spec(name) is None]
     if missing:
-        raise ExportError(f"engine {kind!r} needs the Python package {' and '.join(missing)}: {INSTALL[kind]}")
+        raise ExportError(
+            f"engine {kind!r} needs the Python package {' and '.join(missing)}: {INSTALL[kind]}"
+        )
     distributions = importlib.metadata.packages_distributions().get("torch_tensorrt", [])
     if _DISTRIBUTIONS[kind] not in {name.replace("_", "-").lower() for name in distributions}:
         raise ExportError(
@@ -75,9 +79,9 @@ def _register_converters() -> None:
 def gpu_queries_answered() -> Iterator[None]:
     """Answers for the GPU that isn't there; does nothing where one is.
 
-    torch_tensorrt asks for a device index and a compute capability when it is imported and when it converts, but
-    the answers reach neither the network nor the plan. Process-wide while it lasts: other threads that ask are
-    answered too.
+    torch_tensorrt asks for a device index and a compute capability when it is imported and when it converts,
+    but the answers reach neither the network nor the plan. Process-wide while it lasts: other threads that
+    ask are answered too.
     """
     if torch.cuda.is_available():
         yield

@@ -83,31 +83,43 @@ class Network:
         if name not in known:
             listed = ", ".join(f"({n[2:-1]}, {n[-1]})" for n in known if n.startswith("SM"))
             raise ExportError(
-                f"compute capability {tuple(capability)} isn't one that {self._trt.__name__} {self._trt.__version__} "
-                f"builds for: {listed}"
+                f"compute capability {tuple(capability)} isn't one that {self._trt.__name__} "
+                f"{self._trt.__version__} builds for: {listed}"
             )
         return known[name]
 
     def _check(self) -> None:
-        """What the blob will say of the engine has to be so: a wrong name or type would come out on the GPU only."""
+        """What the blob will say of the engine has to be so: a wrong name or type would come out on the GPU
+        only."""
         net, wanted = self.definition, self._interface
         if self._interpreter.ctx.requires_output_allocator:
-            raise ExportError("the shape of an output depends on data; outputs have shapes that follow from the inputs'")
+            raise ExportError(
+                "the shape of an output depends on data; outputs have shapes that follow from the inputs'"
+            )
         sides = (
             ("input", [net.get_input(i) for i in range(net.num_inputs)], wanted.inputs, wanted.input_dtypes),
-            ("output", [net.get_output(i) for i in range(net.num_outputs)], wanted.outputs, wanted.output_dtypes),
+            (
+                "output",
+                [net.get_output(i) for i in range(net.num_outputs)],
+                wanted.outputs,
+                wanted.output_dtypes,
+            ),
         )
         for side, tensors, names, dtypes in sides:
             found = [(t.name, _torch_dtype(t.dtype)) for t in tensors]
             expected = list(zip(names, dtypes, strict=True))
             if found != expected:
                 differing = sorted(set(map(str, found)) ^ set(map(str, expected))) or ["their order"]
-                raise ExportError(f"the network's {side}s aren't those of the method; they differ in {', '.join(differing)}")
+                raise ExportError(
+                    f"the network's {side}s aren't those of the method; they differ in {', '.join(differing)}"
+                )
 
 
-def lower(libraries: Libraries, program: torch.export.ExportedProgram) -> torch.fx.GraphModule:
-    """``program``, in ATen, decomposed as torch_tensorrt's converters want it; constants are attributes."""
-    del libraries  # torch_tensorrt can be imported by now.
+def lower(program: torch.export.ExportedProgram) -> torch.fx.GraphModule:
+    """``program``, in ATen, decomposed as torch_tensorrt's converters want it; constants are attributes.
+
+    torch_tensorrt has to be loaded.
+    """
     from torch_tensorrt.dynamo.lowering import get_decompositions
 
     table = get_decompositions()
@@ -139,7 +151,10 @@ def _interpret(
     )
     missing = interpreter.validate_conversion()
     if missing:
-        raise ExportError(f"no converter to TensorRT for {', '.join(sorted(missing))}; keep them out of the exported methods")
+        raise ExportError(
+            f"no converter to TensorRT for {', '.join(sorted(missing))}; keep them out of the exported "
+            "methods"
+        )
     try:
         interpreter._construct_trt_network_def()
     except (UnsupportedOperatorException, RuntimeError, ValueError, AssertionError) as error:
@@ -179,8 +194,8 @@ def _why(errors: Sequence[str]) -> str:
 def _errors() -> Iterator[list[str]]:
     """Collects what TensorRT logs as errors instead of printing it.
 
-    It also logs, each time it looks for a GPU, that there is no driver, and that names of layers are taken, which
-    mean nothing here.
+    It also logs, each time it looks for a GPU, that there is no driver, and that names of layers are taken,
+    which mean nothing here.
     """
     found: list[str] = []
 

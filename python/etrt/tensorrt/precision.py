@@ -1,8 +1,9 @@
 """float32 programs in half precision.
 
-A plan is strongly typed: TensorRT computes in the types that the graph says. Here matrix products, convolutions, embeddings,
-attention and KV caches get float16; what loses too much in it (reductions, norms, softmax, exponentials, angles) stays float32;
-the rest follows its arguments, float32 winning. Inputs, outputs and states that aren't updated in place keep their types.
+A plan is strongly typed: TensorRT computes in the types that the graph says. Here matrix products,
+convolutions, embeddings, attention and KV caches get float16; what loses too much in it (reductions, norms,
+softmax, exponentials, angles) stays float32; the rest follows its arguments, float32 winning. Inputs, outputs
+and states that aren't updated in place keep their types.
 """
 
 from __future__ import annotations
@@ -127,7 +128,9 @@ class _Rewriter:
             return node
         key = (node, dtype)
         if key not in self._casts:
-            self._casts[key] = self._constant(node, dtype) if node.op == "get_attr" else self._call(node, dtype, user)
+            self._casts[key] = (
+                self._constant(node, dtype) if node.op == "get_attr" else self._call(node, dtype, user)
+            )
         return self._casts[key]
 
     def _constant(self, node: torch.fx.Node, dtype: torch.dtype) -> torch.fx.Node:

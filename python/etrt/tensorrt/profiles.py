@@ -1,7 +1,7 @@
 """Ranges of extents, and which entries are one network that differs in them alone.
 
-A TensorRT engine has one network and several optimization profiles, each with ranges of its own for the extents
-of the inputs. So prefill (1 to N tokens) and decode (1 token) of one model need its weights once.
+A TensorRT engine has one network and several optimization profiles, each with ranges of its own for the
+extents of the inputs. So prefill (1 to N tokens) and decode (1 token) of one model need its weights once.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ _NO_OPS_AT_EQUAL_SHAPE = {
     "dim_order_ops::_clone_dim_order",
     "dim_order_ops::_to_dim_order_copy",
 }
-"""These give their input where it has the result's shape and dtype (a permutation: if it is the identity). torch.export
-leaves some of them out where an extent is known to make them so."""
+"""These give their input where it has the result's shape and dtype (a permutation: if it is the identity).
+torch.export leaves some of them out where an extent is known to make them so."""
 
 Values = dict[sympy.Symbol, int]
 
@@ -95,10 +95,11 @@ class Networks:
         return groups
 
     def same(self, general: EngineEntry, other: EngineEntry) -> bool:
-        """``other`` computes what ``general`` does, for extents in other's range, on bindings of the same names.
+        """``other`` computes what ``general`` does, for extents in other's range, on bindings of the same
+        names.
 
-        Compared structurally, at the least, the middle and the greatest extents of ``other``; so True can be relied
-        on, and False may mean that one computation was written in two ways.
+        Compared structurally, at the least, the middle and the greatest extents of ``other``; so True can be
+        relied on, and False may mean that one computation was written in two ways.
         """
         if _names(general) != _names(other):
             return False
@@ -136,7 +137,9 @@ class Networks:
         identity = (tensor.untyped_storage().data_ptr(), tensor.storage_offset(), *layout)
         if identity not in self._digests:
             data = tensor.contiguous().reshape(-1).view(torch.uint8).numpy()
-            self._digests[identity] = f"{tensor.dtype} {tuple(tensor.shape)} {hashlib.sha256(data).hexdigest()}"
+            self._digests[identity] = (
+                f"{tensor.dtype} {tuple(tensor.shape)} {hashlib.sha256(data).hexdigest()}"
+            )
         return self._digests[identity]
 
 
@@ -154,7 +157,8 @@ def _points(program: ExportedProgram) -> list[Values]:
 
 
 def _matching(general: ExportedProgram, other: ExportedProgram, theirs: Values) -> Values | None:
-    """What general's symbols have to be for its inputs to have other's extents at ``theirs``; None if nothing fits."""
+    """What general's symbols have to be for its inputs to have other's extents at ``theirs``; None if nothing
+    fits."""
     mine: Values = {}
     wanted = []
     for a, b in zip(_user_inputs(general), _user_inputs(other), strict=True):

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <limits>
@@ -183,6 +184,7 @@ TEST_P(DeviceSuite, QueueingDoesNotWait) {
   const std::unique_ptr<Event> e = event();
   const Buffer a = zeroed(64, *s);
   const Buffer host = staging(64);
+  std::fill_n(at(host), 64, std::uint8_t{0});
   at(host)[0] = 9;
   Held held = hold(*s);
   // Each of these would hang if it waited for the stream.

@@ -20,6 +20,7 @@ using Lengths = std::vector<std::int64_t>;
 
 class SessionImplTest : public testing::Test {
  protected:
+  FaultyDevice device;  ///< Before the session: a device outlives what it has allocated.
   std::shared_ptr<SessionImpl> session = std::make_shared<SessionImpl>();
   std::unique_ptr<Stream> stream = make_stream();
 
@@ -248,7 +249,6 @@ TEST_F(SessionImplTest, OutOfMemoryLeavesTheSessionAsItWas) {
 }
 
 TEST_F(SessionImplTest, AFaultWhileInitialisingLeavesNothingBehind) {
-  FaultyDevice device;
   const std::unique_ptr<Stream> on = make_stream(device);
   StateSpec s = recurrent("s");
   s.initial = floats({1, 2, 3});
@@ -272,7 +272,6 @@ TEST_F(SessionImplTest, AFaultWhileInitialisingLeavesNothingBehind) {
 
 TEST_F(SessionImplTest, StatesStayOnTheirDevice) {
   ok(MethodRun{ask({cache("k")}), {0}, 1}(*session, *stream));
-  FaultyDevice device;
   const std::unique_ptr<Stream> on = make_stream(device);
   const Status status = refused(ask({cache("k")}, "m", device), *on);
   EXPECT_EQ(status.code(), Code::kUnsupported);
@@ -281,7 +280,6 @@ TEST_F(SessionImplTest, StatesStayOnTheirDevice) {
 }
 
 TEST_F(SessionImplTest, OneSessionCanHaveStatesOnSeveralDevices) {
-  FaultyDevice device;
   {
     const std::unique_ptr<Stream> on = make_stream(device);
     const auto there = ask({recurrent("s")}, "m", device);
@@ -377,7 +375,6 @@ TEST_F(SessionImplTest, RecurrentStatesStartOverAtZero) {
 }
 
 TEST_F(SessionImplTest, ARestartThatFailsFailsTheSession) {
-  FaultyDevice device;
   const std::unique_ptr<Stream> on = make_stream(device);
   const auto request = ask({recurrent("s")}, "m", device);
   {
@@ -399,7 +396,6 @@ TEST_F(SessionImplTest, ARestartThatFailsFailsTheSession) {
   }
   EXPECT_EQ(session->status(), SessionStatus::kFailed);
   ok(session->reset());
-  session.reset();
 }
 
 // --- streams ---
@@ -561,7 +557,6 @@ TEST_F(SessionImplTest, ResetWaitsForTheWorkOfAFailedRun) {
 }
 
 TEST_F(SessionImplTest, AResetThatCannotBeginChangesNothing) {
-  FaultyDevice device;
   const std::unique_ptr<Stream> on = make_stream(device);
   {
     SessionImpl::Lease lease = take(session);
@@ -581,7 +576,6 @@ TEST_F(SessionImplTest, AResetThatCannotBeginChangesNothing) {
   ok(session->reset());
   EXPECT_EQ(session->status(), SessionStatus::kReady);
   EXPECT_EQ(session->length(), 0);
-  session.reset();
 }
 
 // --- memory ---

@@ -74,7 +74,7 @@ INSTANTIATE_TEST_SUITE_P(
             "TR02", test::kTR02, test::blob_of_tr02(), {kNumbers, 8}, "xxh3:3a1c2d7c85af88f8", test::kTR02},
         Golden{"TR03", test::kTR03, test::blob_of_tr03(), "engine-bytes", "xxh3:2b4069c87f9d3f99",
                test::kTR03}),
-    [](const auto& info) { return info.param.name; });
+    [](const auto& golden) { return golden.param.name; });
 
 }  // namespace
 }  // namespace etrt

@@ -10,6 +10,10 @@ if(ETRT_SANITIZE)
     -fsanitize=${ETRT_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
   target_link_options(etrt_options INTERFACE -fsanitize=${ETRT_SANITIZE})
 endif()
+if(ETRT_FUZZ)
+  # Coverage, which guides the fuzzer, in the libraries too.
+  target_compile_options(etrt_options INTERFACE -fsanitize=fuzzer-no-link)
+endif()
 
 # etrt_add_library(<name>): a shared library etrt_<name>, etrt::<name>.
 # Shared, because sessions and engines must be one per process, whoever links them.

@@ -18,7 +18,7 @@ from torch.export import ExportedProgram
 from etrt.engines import BuiltEngine, EngineEntry
 from etrt.errors import ExportError
 from etrt.options import Options
-from etrt.position import op_name
+from etrt.position import is_kv_update, op_name
 from etrt.progress import report
 
 
@@ -66,17 +66,28 @@ class CpuEngineBuilder:
 
 
 class _Partitioner(XnnpackPartitioner):  # type: ignore[misc]
-    """Leaves copies of inputs and outputs: XNNPACK takes them and then drops them, and with them the output."""
+    """Leaves copies of inputs and outputs, and views of caches.
+
+    XNNPACK takes such copies and then drops them, and with them the output. It copies what it views; ExecuTorch
+    doesn't.
+    """
 
     def get_matched_nodes_from_configs(self, ep: ExportedProgram) -> list[list[torch.fx.Node]]:
         output = ep.graph.output_node()
         kept = {node for node in output.args[0] if isinstance(node, torch.fx.Node) and _is_clone(node)}
+        kept |= {
+            user for node in ep.graph.nodes if is_kv_update(node) for user in node.users if _is_view(user)
+        }
         groups: list[list[torch.fx.Node]] = super().get_matched_nodes_from_configs(ep)
         return [group for group in groups if kept.isdisjoint(group)]
 
 
 def _is_clone(node: torch.fx.Node) -> bool:
     return op_name(node) in ("aten::clone", "dim_order_ops::_clone_dim_order")
+
+
+def _is_view(node: torch.fx.Node) -> bool:
+    return op_name(node) == "aten::view_copy"
 
 
 def _remove_expansions_to_same_shape(program: ExportedProgram) -> None:
@@ -111,18 +122,28 @@ def _check_bindings(entry: EngineEntry, program: Program) -> None:
             f"{len(names[0])} and {len(names[1])}"
         )
     if len({*plan.inputs, *plan.outputs}) != len(plan.inputs) + len(plan.outputs):
-        raise ExportError(f"method {entry.method!r}: an input or output of the engine is another output as well")
+        raise ExportError(
+            f"method {entry.method!r}: an input or output of the engine is another output as well"
+        )
     calls = _calls(plan)
     for name, value in outputs.items():
-        writers = [op for op, arguments in calls if value in arguments[-1:] or (op == "" and value in arguments)]
+        writers = [
+            op for op, arguments in calls if value in arguments[-1:] or (op == "" and value in arguments)
+        ]
         if not writers or any(op.startswith("executorch_prim::") for op in writers):
-            raise ExportError(f"method {entry.method!r}: {name} is a view or constant in the engine; return a clone() of it")
+            raise ExportError(
+                f"method {entry.method!r}: {name} is a view or constant in the engine; return a clone() of it"
+            )
     for state in entry.states:
         if not state.in_place or not state.output:
             continue
         cache, new = inputs[state.input], outputs[state.output]
         readers = [op for op, arguments in calls if cache in arguments]
-        updates = [op for op, args in calls if op.startswith("etrt::kv_cache_update") and args[0] == cache and args[-1] == new]
+        updates = [
+            op
+            for op, args in calls
+            if op.startswith("etrt::kv_cache_update") and args[0] == cache and args[-1] == new
+        ]
         if len(updates) != 1 or len(readers) != 1:
             raise ExportError(
                 f"method {entry.method!r}: state {state.id!r} should be updated in place, but the engine reads it in "

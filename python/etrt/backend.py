@@ -160,12 +160,12 @@ def _state(
         dtype=_dtype(binding.dtype),
         shape=list(binding.shape),
         sequence_dim=state.sequence_dim,
-        initial_key=_store_initial(store, use.tensor.detach().to(binding.dtype)),
+        initial_key=store_initial(store, use.tensor.detach().to(binding.dtype)),
         initial_length=0 if state.sequence_dim is None else length,
     )
 
 
-def _store_initial(store: NamedDataStore, contents: torch.Tensor) -> str:
+def store_initial(store: NamedDataStore, contents: torch.Tensor) -> str:
     """The key under which ``contents`` are stored; "" if they are zeros."""
     if not contents.any():
         return ""

@@ -8,6 +8,7 @@ says so (alias kind ``kv_cache_update``), or where one knows that it reads each 
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -21,7 +22,7 @@ from executorch.exir.lowered_backend_module import LoweredBackendModule
 from executorch.exir.passes import MemoryPlanningPass
 
 from etrt import blob
-from etrt.backend import StoredEngine, TensorRTBackend
+from etrt.backend import StoredEngine, TensorRTBackend, store_initial
 from etrt.engines import BuiltEngine
 from etrt.errors import ExportError
 from etrt.exporter import Exported
@@ -73,6 +74,10 @@ class PlanState:
     input: str
     sequence_dim: int | None = None
     """The dim along which a run appends; None if the state is no sequence."""
+    update: str = ""
+    """"swap" or "in_place"; "" is what the description says."""
+    initial: Sequence[float] | None = None
+    """Its elements in a new session, row by row; None: zeros."""
 
 
 @dataclass(frozen=True)
@@ -241,11 +246,13 @@ def wrap(
     engine = StoredEngine.of(description.engine, BuiltEngine(data, {}))
     methods = {}
     for method, profile in description.profiles.items():
+        store = NamedDataStore()
+        engine.add_to(store)
         try:
-            container = blob.write(_blob(description, profile, engine, update))
+            container = blob.write(_blob(description, profile, engine, update, store))
         except blob.BlobError as error:
             raise ExportError(f"method {method!r}: {error}") from None
-        methods[method] = _program(description, profile, container, engine)
+        methods[method] = _program(description, profile, container, store)
     config = ExecutorchBackendConfig(memory_planning_pass=MemoryPlanningPass(alloc_graph_input=False))
     return Exported(to_edge(methods).to_executorch(config))
 
@@ -319,6 +326,12 @@ class _Checks:
             if named:
                 raise ExportError(
                     f"state {id_!r}: extent {named[0]!r} of {state.input!r} varies; a state has one size"
+                )
+            _one_of(f"state {id_!r}: update", state.update or "swap", _UPDATES)
+            elements = math.prod(e for e in binding.shape if isinstance(e, int))
+            if state.initial is not None and len(state.initial) != elements:
+                raise ExportError(
+                    f"state {id_!r}: initial has {len(state.initial)} elements and {state.input!r} {elements}"
                 )
             if state.sequence_dim is not None and not 0 <= state.sequence_dim < len(binding.shape):
                 raise ExportError(
@@ -413,12 +426,20 @@ def _own(description: PlanDescription, *, is_input: bool) -> list[PlanBinding]:
     return [b for b in description.bindings if b.is_input == is_input and b.name not in hidden]
 
 
-def _blob(description: PlanDescription, profile: PlanProfile, engine: StoredEngine, update: str) -> blob.Blob:
+def _blob(
+    description: PlanDescription,
+    profile: PlanProfile,
+    engine: StoredEngine,
+    update: str,
+    store: NamedDataStore,
+) -> blob.Blob:
     outputs = {source: (output, kind) for output, (source, kind) in description.aliases.items()}
     by_name = {b.name: b for b in description.bindings}
     ids = {state.input: id_ for id_, state in description.states.items()}
     updates = {
-        source: "in_place" if kind == "kv_cache_update" or source not in ids else update
+        source: "in_place"
+        if kind == "kv_cache_update" or source not in ids
+        else description.states[ids[source]].update or update
         for source, (_, kind) in outputs.items()
     }
     return blob.Blob(
@@ -445,6 +466,7 @@ def _blob(description: PlanDescription, profile: PlanProfile, engine: StoredEngi
                 dtype=by_name[state.input].dtype,
                 shape=_shape(by_name[state.input], profile),
                 sequence_dim=state.sequence_dim,
+                initial_key=_initial_key(by_name[state.input], state, store),
             )
             for id_, state in description.states.items()
         ],
@@ -452,6 +474,12 @@ def _blob(description: PlanDescription, profile: PlanProfile, engine: StoredEngi
         if description.position is None
         else blob.Position(description.position, _count(description, profile)),
     )
+
+
+def _initial_key(binding: PlanBinding, state: PlanState, store: NamedDataStore) -> str:
+    if state.initial is None:
+        return ""
+    return store_initial(store, torch.tensor(state.initial, dtype=getattr(torch, binding.dtype)))
 
 
 def _shape(binding: PlanBinding, profile: PlanProfile) -> list[int]:
@@ -521,7 +549,7 @@ class _Delegated(torch.nn.Module):
 
 
 def _program(
-    description: PlanDescription, profile: PlanProfile, container: bytes, engine: StoredEngine
+    description: PlanDescription, profile: PlanProfile, container: bytes, store: NamedDataStore
 ) -> torch.export.ExportedProgram:
     """A method of one delegate, whose container is ``container``."""
     inputs = _own(description, is_input=True)
@@ -542,8 +570,6 @@ def _program(
                 extents.append(_extent(extent, profile))
         examples.append(torch.zeros(extents, dtype=getattr(torch, binding.dtype)))
     arguments = {"args": tuple(examples), "dynamic_shapes": (tuple(shapes),)}
-    store = NamedDataStore()
-    engine.add_to(store)
     shell = torch.export.export(_Placeholder(description, profile), **arguments)
     delegate = LoweredBackendModule(
         shell, TensorRTBackend.__name__, container, [], store.get_named_data_store_output()

@@ -1,11 +1,11 @@
 #include "delegate/plan_delegate.h"
 
+#include <executorch/extension/tensor/tensor.h>
+
 #include <array>
 #include <fstream>
-#include <stdexcept>
-
-#include <executorch/extension/tensor/tensor.h>
 #include <nlohmann/json.hpp>
+#include <stdexcept>
 
 #include "blob/blob.h"
 #include "engines/tensorrt/gpu/plans.h"
@@ -39,8 +39,8 @@ Blob blob_of(const Json& json, const std::string& method) {
   blob.engine_entry = std::to_string(profile.at("index").get<int>());
   blob.model_id = json.at("model_id");
   for (const Json& binding : json.at("bindings")) {
-    blob.bindings.push_back({binding.at("name"), dtype_from_string(binding.at("dtype").get<std::string>()), shape_of(binding.at("shape"), profile),
-                             binding.at("is_input")});
+    blob.bindings.push_back({binding.at("name"), dtype_from_string(binding.at("dtype").get<std::string>()),
+                             shape_of(binding.at("shape"), profile), binding.at("is_input")});
   }
   for (const auto& [id, described] : json.at("states").items()) {
     BlobState state;
@@ -74,7 +74,8 @@ Blob blob_of(const Json& json, const std::string& method) {
 
 }  // namespace
 
-PlanDelegate::PlanDelegate(const std::string& name, const std::vector<std::byte>& bytes, const std::string& method)
+PlanDelegate::PlanDelegate(const std::string& name, const std::vector<std::byte>& bytes,
+                           const std::string& method)
     : backend_(et::get_backend_class("TensorRTBackend")) {
   std::ifstream file(plans_folder() / (name + ".json"));
   Blob blob = blob_of(Json::parse(file), method);

@@ -1,12 +1,12 @@
 #pragma once
 
+#include <executorch/runtime/backend/interface.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
-
-#include <executorch/runtime/backend/interface.h>
 
 /// A method of a plan that trt_builder has written, through ExecuTorch's BackendInterface, with
 /// the container in memory: for plans too large to be wrapped first, and for faults.

@@ -93,7 +93,8 @@ TEST_F(SmolLm2, GreedyTokensAgreeWithEagerPyTorch) {
   for (std::size_t i = 0; i < all.size(); ++i) {
     const auto& [prompt, greedy] = all[i];
     const Tokens own = converse(prompt, greedy.size());
-    const auto differ = static_cast<std::size_t>(std::mismatch(own.begin(), own.end(), greedy.begin()).first - own.begin());
+    const auto differ =
+        static_cast<std::size_t>(std::mismatch(own.begin(), own.end(), greedy.begin()).first - own.begin());
 
     Session session;
     SessionScope use(session);
@@ -117,8 +118,9 @@ TEST_F(SmolLm2, ChunkedPrefillAndSingleTokensAgree) {
   std::int32_t next = 0;
   std::int32_t position = 0;
   for (std::size_t from = 0; from < first.prompt.size(); from += 7) {
-    const Tokens part(first.prompt.begin() + static_cast<std::ptrdiff_t>(from),
-                      first.prompt.begin() + static_cast<std::ptrdiff_t>(std::min(from + 7, first.prompt.size())));
+    const Tokens part(
+        first.prompt.begin() + static_cast<std::ptrdiff_t>(from),
+        first.prompt.begin() + static_cast<std::ptrdiff_t>(std::min(from + 7, first.prompt.size())));
     next = likeliest(prefill_->run(part, position));
     position += static_cast<std::int32_t>(part.size());
   }
@@ -165,8 +167,8 @@ TEST_F(SmolLm2, Speed) {
   for (int i = 0; i < 256; ++i) next = likeliest(decode_->run({next}, position++));
   const double decode = seconds_since(start);
   EXPECT_EQ(stats().rebinds, rebinds);
-  std::printf("prefill of 512 tokens: %.2f ms, %.0f tokens/s; decode: %.3f ms, %.0f tokens/s\n", prefill * 100,
-              5120 / prefill, decode * 1000 / 256, 256 / decode);
+  std::printf("prefill of 512 tokens: %.2f ms, %.0f tokens/s; decode: %.3f ms, %.0f tokens/s\n",
+              prefill * 100, 5120 / prefill, decode * 1000 / 256, 256 / decode);
 }
 
 }  // namespace

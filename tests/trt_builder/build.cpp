@@ -44,10 +44,12 @@ void add_profiles(nvinfer1::IBuilder& builder, nvinfer1::IBuilderConfig& config,
         return dims;
       };
       profile->setDimensions(input.getName(), OptProfileSelector::kMIN, with(range.first));
-      profile->setDimensions(input.getName(), OptProfileSelector::kOPT, with((range.first + range.second) / 2));
+      profile->setDimensions(input.getName(), OptProfileSelector::kOPT,
+                             with((range.first + range.second) / 2));
       profile->setDimensions(input.getName(), OptProfileSelector::kMAX, with(range.second));
     }
-    if (config.addOptimizationProfile(profile) < 0) throw std::runtime_error("TensorRT refuses profile " + method);
+    if (config.addOptimizationProfile(profile) < 0)
+      throw std::runtime_error("TensorRT refuses profile " + method);
   }
 }
 

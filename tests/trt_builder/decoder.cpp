@@ -18,7 +18,8 @@ class Decoder {
     tokens_ = net_.input("tokens", DataType::kINT32, {c_.batch, -1});
     position_ = net_.input("position", DataType::kINT32, {c_.batch});
     add_tables();
-    ITensor* embedding = weights_.constant(net_, "model.embed_tokens.weight", {c_.vocabulary, c_.width}, c_.type);
+    ITensor* embedding =
+        weights_.constant(net_, "model.embed_tokens.weight", {c_.vocabulary, c_.width}, c_.type);
     ITensor* x = net_.cast(net_.gather(embedding, tokens_, 0), DataType::kFLOAT);
     for (std::int64_t layer = 0; layer < c_.layers; ++layer) x = add_layer(x, layer);
     if (c_.last_only) x = last_token(x);
@@ -37,7 +38,7 @@ class Decoder {
   void add_tables() {
     ITensor* count = net_.extent(tokens_, 1);
     ITensor* each = net_.slice(net_.iota(c_.capacity, {1, c_.capacity}), net_.shape({0, 0}),
-                               net_.join_shapes({net_.shape({1}), count}));  // [1, T]
+                               net_.join_shapes({net_.shape({1}), count}));   // [1, T]
     ITensor* index = net_.add(each, net_.reshape(position_, {c_.batch, 1}));  // [B, T]
 
     std::vector<float> cosines;
@@ -45,13 +46,16 @@ class Decoder {
     for (std::int64_t row = 0; row < c_.capacity; ++row) {
       for (std::int64_t d = 0; d < head_dim_; ++d) {
         const auto half = static_cast<double>(head_dim_) / 2;
-        const double angle = static_cast<double>(row) * std::pow(c_.rope_theta, -std::fmod(static_cast<double>(d), half) / half);
+        const double angle = static_cast<double>(row) *
+                             std::pow(c_.rope_theta, -std::fmod(static_cast<double>(d), half) / half);
         cosines.push_back(static_cast<float>(std::cos(angle)));
-        sines.push_back(static_cast<float>(static_cast<double>(d) < half ? -std::sin(angle) : std::sin(angle)));
+        sines.push_back(
+            static_cast<float>(static_cast<double>(d) < half ? -std::sin(angle) : std::sin(angle)));
       }
     }
     const auto look_up = [&](const std::vector<float>& table) {
-      return net_.reshape(net_.gather(net_.constant({c_.capacity, head_dim_}, table), index, 0), {0, 0, 1, head_dim_});
+      return net_.reshape(net_.gather(net_.constant({c_.capacity, head_dim_}, table), index, 0),
+                          {0, 0, 1, head_dim_});
     };
     cos_ = look_up(cosines);
     sin_ = look_up(sines);
@@ -71,8 +75,10 @@ class Decoder {
 
   ITensor* norm(ITensor* x, const std::string& name) {
     const std::vector<float> epsilon{static_cast<float>(c_.epsilon)};
-    ITensor* scale = net_.reshape(weights_.constant(net_, name, {c_.width}, DataType::kFLOAT), {1, 1, c_.width});
-    ITensor* size = net_.sqrt(net_.add(net_.mean_of_last(net_.multiply(x, x)), net_.constant({1, 1, 1}, epsilon)));
+    ITensor* scale =
+        net_.reshape(weights_.constant(net_, name, {c_.width}, DataType::kFLOAT), {1, 1, c_.width});
+    ITensor* size =
+        net_.sqrt(net_.add(net_.mean_of_last(net_.multiply(x, x)), net_.constant({1, 1, 1}, epsilon)));
     return net_.cast(net_.multiply(net_.binary(ElementWiseOperation::kDIV, x, size), scale), c_.type);
   }
 
@@ -92,7 +98,8 @@ class Decoder {
     const std::string prefix = "model.layers." + std::to_string(layer) + ".self_attn.";
     const std::int64_t group = c_.heads / c_.kv_heads;
     const auto split = [&](const std::string& name, std::int64_t heads) {
-      return net_.reshape(net_.linear(x, weight(prefix + name, heads * head_dim_, c_.width)), {0, 0, heads, head_dim_});
+      return net_.reshape(net_.linear(x, weight(prefix + name, heads * head_dim_, c_.width)),
+                          {0, 0, heads, head_dim_});
     };
     ITensor* k = update("k." + std::to_string(layer),
                         rotate(net_.cast(split("k_proj.weight", c_.kv_heads), DataType::kFLOAT)));
@@ -102,13 +109,15 @@ class Decoder {
     ITensor* q = net_.multiply(rotate(net_.cast(split("q_proj.weight", c_.heads), DataType::kFLOAT)),
                                net_.constant({1, 1, 1, 1}, scale));
     // One matrix product for all query heads of a group: the cache isn't repeated.
-    q = net_.transpose(net_.reshape(net_.cast(q, c_.type), {0, 0, c_.kv_heads, group, head_dim_}), {0, 2, 3, 1, 4});
+    q = net_.transpose(net_.reshape(net_.cast(q, c_.type), {0, 0, c_.kv_heads, group, head_dim_}),
+                       {0, 2, 3, 1, 4});
     ITensor* scores = net_.matmul(net_.reshape(q, {0, 0, -1, head_dim_}), k, /*transpose=*/true);
     scores = net_.reshape(net_.cast(scores, DataType::kFLOAT), {0, 0, group, -1, c_.capacity});
     ITensor* seen = net_.cast(net_.softmax_of_last(net_.add(scores, bias_)), c_.type);
     ITensor* mixed = net_.matmul(net_.reshape(seen, {0, 0, -1, c_.capacity}), v);
     mixed = net_.transpose(net_.reshape(mixed, {0, 0, group, -1, head_dim_}), {0, 3, 1, 2, 4});
-    return net_.linear(net_.reshape(mixed, {0, 0, c_.width}), weight(prefix + "o_proj.weight", c_.width, c_.width));
+    return net_.linear(net_.reshape(mixed, {0, 0, c_.width}),
+                       weight(prefix + "o_proj.weight", c_.width, c_.width));
   }
 
   ITensor* feed_forward(ITensor* x, std::int64_t layer) {
@@ -129,7 +138,8 @@ class Decoder {
 
   ITensor* last_token(ITensor* x) {
     ITensor* last = net_.add_shapes(net_.extent(tokens_, 1), net_.shape({1}), /*subtract=*/true);
-    return net_.slice(x, net_.join_shapes({net_.shape({0}), last, net_.shape({0})}), net_.shape({c_.batch, 1, c_.width}));
+    return net_.slice(x, net_.join_shapes({net_.shape({0}), last, net_.shape({0})}),
+                      net_.shape({c_.batch, 1, c_.width}));
   }
 
   Description describe() const {
@@ -149,7 +159,7 @@ class Decoder {
   std::int64_t head_dim_;
   ITensor* tokens_ = nullptr;
   ITensor* position_ = nullptr;
-  ITensor* cos_ = nullptr;   ///< [B, T, 1, D]
+  ITensor* cos_ = nullptr;  ///< [B, T, 1, D]
   ITensor* sin_ = nullptr;
   ITensor* swap_ = nullptr;  ///< [D]: the other half's place.
   ITensor* bias_ = nullptr;  ///< [B, 1, 1, T, S]

@@ -35,7 +35,10 @@ Json describe(const ITensor& tensor, bool is_input) {
       shape.push_back(dims.d[i]);
     }
   }
-  return {{"name", tensor.getName()}, {"dtype", dtype_name(tensor.getType())}, {"shape", shape}, {"is_input", is_input}};
+  return {{"name", tensor.getName()},
+          {"dtype", dtype_name(tensor.getType())},
+          {"shape", shape},
+          {"is_input", is_input}};
 }
 
 }  // namespace

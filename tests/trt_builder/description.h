@@ -22,12 +22,13 @@ struct DescribedState {
 struct Description {
   /// Method -> least and greatest extent of the inputs' one dynamic dim; in the order of the profiles.
   std::vector<std::pair<std::string, std::pair<std::int64_t, std::int64_t>>> profiles;
-  std::map<std::string, std::string> aliases;      ///< Output -> input.
-  std::map<std::string, DescribedState> states;    ///< By id.
-  std::string position;                            ///< Empty: none.
+  std::map<std::string, std::string> aliases;    ///< Output -> input.
+  std::map<std::string, DescribedState> states;  ///< By id.
+  std::string position;                          ///< Empty: none.
 };
 
 /// Writes `description` as a bindings file of `etrt wrap`.
-void write(const Description& description, const nvinfer1::INetworkDefinition& network, const std::filesystem::path& path);
+void write(const Description& description, const nvinfer1::INetworkDefinition& network,
+           const std::filesystem::path& path);
 
 }  // namespace etrt::trt_builder

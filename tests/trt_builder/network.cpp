@@ -36,7 +36,8 @@ bool is_float(DataType type) { return type == DataType::kFLOAT || type == DataTy
 #endif
 
 /// What shapes are made of.
-constexpr DataType kShapeType = ETRT_BUILDER_STRONG ? static_cast<DataType>(8) : DataType::kINT32;  // 8: kINT64
+constexpr DataType kShapeType =
+    ETRT_BUILDER_STRONG ? static_cast<DataType>(8) : DataType::kINT32;  // 8: kINT64
 
 }  // namespace
 
@@ -44,12 +45,12 @@ constexpr DataType kShapeType = ETRT_BUILDER_STRONG ? static_cast<DataType>(8) :
 #if ETRT_BUILDER_STRONG
 #define ETRT_TYPED(layer, type) (void)(type)
 #else
-#define ETRT_TYPED(layer, type)                     \
-  do {                                              \
-    if ((layer) != nullptr && is_float(type)) {     \
-      (layer)->setPrecision(type);                  \
-      (layer)->setOutputType(0, type);              \
-    }                                               \
+#define ETRT_TYPED(layer, type)                 \
+  do {                                          \
+    if ((layer) != nullptr && is_float(type)) { \
+      (layer)->setPrecision(type);              \
+      (layer)->setOutputType(0, type);          \
+    }                                           \
   } while (false)
 #endif
 
@@ -135,7 +136,8 @@ ITensor* Network::sqrt(ITensor* x) {
 
 ITensor* Network::binary(ElementWiseOperation operation, ITensor* a, ITensor* b) {
   auto* layer = network_.addElementWise(*a, *b, operation);
-  const bool compares = operation == ElementWiseOperation::kLESS || operation == ElementWiseOperation::kGREATER;
+  const bool compares =
+      operation == ElementWiseOperation::kLESS || operation == ElementWiseOperation::kGREATER;
   if (!compares) ETRT_TYPED(layer, a->getType());
   return result(layer, "elementwise");
 }
@@ -255,13 +257,14 @@ ITensor* Network::append(ITensor* cache, ITensor* update, ITensor* position) {
   ITensor* rows = reshape(cast(extent(update, 2), DataType::kINT32), {1, 1});
   ITensor* row = binary(ElementWiseOperation::kSUB, iota(capacity, {1, capacity}),
                         reshape(position, {batch, 1}));  // Of the update, [B, S].
-  ITensor* inside = binary(
-      ElementWiseOperation::kAND,
-      binary(ElementWiseOperation::kGREATER, row, binary(ElementWiseOperation::kSUB, zero, one)),
-      binary(ElementWiseOperation::kLESS, row, rows));
+  ITensor* inside =
+      binary(ElementWiseOperation::kAND,
+             binary(ElementWiseOperation::kGREATER, row, binary(ElementWiseOperation::kSUB, zero, one)),
+             binary(ElementWiseOperation::kLESS, row, rows));
   ITensor* clamped = binary(ElementWiseOperation::kMIN, binary(ElementWiseOperation::kMAX, row, zero),
                             binary(ElementWiseOperation::kSUB, rows, one));
-  ITensor* fresh = batch == 1 ? gather(update, reshape(clamped, {capacity}), 2) : gather(update, clamped, 2, 1);
+  ITensor* fresh =
+      batch == 1 ? gather(update, reshape(clamped, {capacity}), 2) : gather(update, clamped, 2, 1);
   return select(reshape(inside, {batch, 1, capacity, 1}), fresh, cache);
 #endif
 }

@@ -20,8 +20,7 @@ ITensor* visible(Network& net, ITensor* rows, int dim, ITensor* position, std::i
   ITensor* each = net.slice(net.iota(capacity, {1, capacity, 1}), net.shape({0, 0, 0}),
                             net.join_shapes({net.shape({1}), net.extent(rows, dim), net.shape({1})}));
   ITensor* last = net.add(each, net.reshape(position, {1, 1, 1}));
-  ITensor* hidden =
-      net.binary(ElementWiseOperation::kGREATER, net.iota(capacity, {1, 1, capacity}), last);
+  ITensor* hidden = net.binary(ElementWiseOperation::kGREATER, net.iota(capacity, {1, 1, capacity}), last);
   const std::vector<float> one{1};
   return net.select(hidden, net.constant({1, 1, 1}, kZero), net.constant({1, 1, 1}, one));
 }
@@ -85,7 +84,8 @@ Description add_gated_delta(Network& net) {
   for (std::int64_t t = 0; t < kMost; ++t) {
     powers.push_back(std::pow(kDecay, static_cast<float>(t + 1)));
     reverse.push_back(std::pow(kDecay, static_cast<float>(kMost - 1 - t)));
-    for (std::int64_t s = 0; s < kMost; ++s) between.push_back(s <= t ? std::pow(kDecay, static_cast<float>(t - s)) : 0);
+    for (std::int64_t s = 0; s < kMost; ++s)
+      between.push_back(s <= t ? std::pow(kDecay, static_cast<float>(t - s)) : 0);
   }
   ITensor* one = net.shape({1});
   ITensor* rest = net.add_shapes(net.shape({kMost}), count, /*subtract=*/true);
@@ -106,9 +106,9 @@ Description add_gated_delta(Network& net) {
   ITensor* updated = net.append(cache, net.reshape(y, {1, 1, -1, kWidth}), position);
   ITensor* sees = net.reshape(visible(net, x, 1, position, kCapacity), {1, 1, -1, kCapacity});
   const std::vector<float> large{1e9F};
-  ITensor* bias = net.multiply(net.binary(ElementWiseOperation::kSUB, sees,
-                                          net.constant({1, 1, 1, 1}, std::vector<float>{1})),
-                               net.constant({1, 1, 1, 1}, large));
+  ITensor* bias = net.multiply(
+      net.binary(ElementWiseOperation::kSUB, sees, net.constant({1, 1, 1, 1}, std::vector<float>{1})),
+      net.constant({1, 1, 1, 1}, large));
   ITensor* scores = net.matmul(net.reshape(y, {1, 1, -1, kWidth}), updated, /*transpose=*/true);
   ITensor* seen = net.matmul(net.softmax_of_last(net.add(scores, bias)), updated);
   net.output(net.add(x, net.reshape(seen, {1, -1, kWidth})), "y");

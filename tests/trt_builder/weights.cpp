@@ -19,7 +19,8 @@ std::size_t count(const Extents& shape) {
 
 }  // namespace
 
-ITensor* FormulaWeights::constant(Network& network, const std::string& name, const Extents& shape, DataType type) {
+ITensor* FormulaWeights::constant(Network& network, const std::string& name, const Extents& shape,
+                                  DataType type) {
   std::uint64_t seed = 0;
   for (const char c : name) seed = seed * 31 + static_cast<unsigned char>(c);
   std::vector<float> values(count(shape));
@@ -51,7 +52,8 @@ FileWeights::FileWeights(const std::filesystem::path& path) {
   }
 }
 
-ITensor* FileWeights::constant(Network& network, const std::string& name, const Extents& shape, DataType type) {
+ITensor* FileWeights::constant(Network& network, const std::string& name, const Extents& shape,
+                               DataType type) {
   const auto it = tensors_.find(name);
   if (it == tensors_.end()) throw std::runtime_error("the file has no weights " + name);
   if (it->second.shape != shape) throw std::runtime_error("the file has another shape of " + name);

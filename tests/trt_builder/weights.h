@@ -16,7 +16,8 @@ class Weights {
  public:
   virtual ~Weights() = default;
   /// In `type`, kFLOAT or kHALF. Throws std::runtime_error if there is no such tensor.
-  virtual ITensor* constant(Network& network, const std::string& name, const Extents& shape, DataType type) = 0;
+  virtual ITensor* constant(Network& network, const std::string& name, const Extents& shape,
+                            DataType type) = 0;
 };
 
 /// Values in [-0.5, 0.5) that depend on the name alone.

@@ -9,7 +9,8 @@ Device& cuda() { return **find_device({DeviceType::kCuda, 0}); }
 
 Status hold(Stream& stream, Gate& gate) {
   const auto wait = [](void* held) { static_cast<Gate*>(held)->wait(); };
-  const cudaError_t error = cudaLaunchHostFunc(static_cast<cudaStream_t>(stream.native_handle()), wait, &gate);
+  const cudaError_t error =
+      cudaLaunchHostFunc(static_cast<cudaStream_t>(stream.native_handle()), wait, &gate);
   return error == cudaSuccess ? Status() : Status(Code::kDevice, cudaGetErrorString(error));
 }
 

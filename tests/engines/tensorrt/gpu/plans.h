@@ -19,6 +19,7 @@ std::vector<std::byte> plan_bytes(const std::string& name);
 /// The kind of TensorRT that this build is linked with.
 EngineLoader& tensorrt_loader();
 
-Result<std::shared_ptr<Engine>> load_plan(const std::vector<std::byte>& plan, const EngineOptions& options = {});
+Result<std::shared_ptr<Engine>> load_plan(const std::vector<std::byte>& plan,
+                                          const EngineOptions& options = {});
 
 }  // namespace etrt::test

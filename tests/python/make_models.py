@@ -62,7 +62,9 @@ def plain(module: nn.Module, index_for_each: bool) -> bytes:
     tokens = Dim("tokens", min=1, max=MOST)
     position = torch.arange(3) if index_for_each else torch.tensor([0])
     shapes = ({1: tokens}, {0: tokens} if index_for_each else None)
-    return etrt.export({"prefill": module}, {"prefill": (_tokens(1, 3), position)}, {"prefill": shapes}).buffer
+    return etrt.export(
+        {"prefill": module}, {"prefill": (_tokens(1, 3), position)}, {"prefill": shapes}
+    ).buffer
 
 
 def gated_delta() -> bytes:

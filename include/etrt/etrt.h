@@ -21,4 +21,5 @@
 #include "etrt/session.h"  // IWYU pragma: export
 #include "etrt/stats.h"    // IWYU pragma: export
 #include "etrt/status.h"   // IWYU pragma: export
+#include "etrt/stream.h"   // IWYU pragma: export
 #include "etrt/types.h"    // IWYU pragma: export

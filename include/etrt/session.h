@@ -31,7 +31,7 @@ struct StateInfo {
   int sequence_dim = -1;  ///< -1: not a sequence.
   Update update = Update::kInPlace;
   DeviceId device;
-  std::size_t bytes = 0;              ///< Held by the session: two buffers for kSwap.
+  std::size_t bytes = 0;              ///< Held by the session: two buffers for kSwap, 0 if adopted.
   std::vector<std::int64_t> lengths;  ///< Valid positions, one per batch row; for a state that is no
                                       ///< sequence: positions absorbed, one entry.
 };
@@ -92,6 +92,19 @@ class Session {
   /// the ids) if no run has used it yet; kInvalidArgument if model_id is empty and
   /// several models have a state of that id; kBusy; kFailed.
   Result<TensorView> view(std::string_view state_id, std::string_view model_id = {}) const;
+
+  /// The state's memory is `memory` from now on, as it is: a cache that something else keeps,
+  /// such as another delegate. Nothing is copied; what the state held is dropped. Whoever
+  /// keeps the memory does so until the session is destroyed or adopts another, and sees what
+  /// runs write. Its first `length` positions are valid, in each batch row; its contents have
+  /// to be there, or be queued on the stream of the next run.
+  /// A state that no run has used yet is made so by the first that does, which refuses memory
+  /// that doesn't fit. Waits until earlier runs and verbs are done; the session is busy meanwhile.
+  /// Errors, nothing changed: kInvalidArgument for memory of another dtype, shape, device or
+  /// alignment (Device::kAlignment on a GPU) than the state, a length outside its capacity, or
+  /// an ambiguous id, as of view(); kUnsupported for a state that swaps; kBusy; kFailed.
+  Status adopt(std::string_view state_id, const TensorView& memory, std::int64_t length,
+               std::string_view model_id = {});
 
   /// For etrt's own layers.
   const std::shared_ptr<internal::SessionImpl>& impl() const noexcept { return impl_; }

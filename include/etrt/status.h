@@ -12,17 +12,17 @@ namespace etrt {
 /// Why a call failed. The message of a Status says what to do about it.
 enum class Code : std::uint8_t {
   kOk = 0,
-  kInvalidArgument,   ///< The caller passed something that can never work.
-  kInvalidData,       ///< A file or blob is truncated, corrupt or contradicts itself.
-  kUnsupported,       ///< Valid, but this build, device or engine can't do it.
-  kNotFound,          ///< A named thing (state, binding, key, engine kind) isn't there.
-  kNoSession,         ///< A state is session-owned and no session is selected.
-  kBusy,              ///< The session is in a run, on this or another thread.
-  kFailed,            ///< The session failed in an earlier run; reset it first.
-  kOutOfRange,        ///< A position or length is outside the cache.
-  kOutOfMemory,       ///< Host or device memory can't be had.
-  kDevice,            ///< The device or its driver reported an error.
-  kInternal,          ///< A broken invariant of etrt itself. Report it.
+  kInvalidArgument,  ///< The caller passed something that can never work.
+  kInvalidData,      ///< A file or blob is truncated, corrupt or contradicts itself.
+  kUnsupported,      ///< Valid, but this build, device or engine can't do it.
+  kNotFound,         ///< A named thing (state, binding, key, engine kind) isn't there.
+  kNoSession,        ///< A state is session-owned and no session is selected.
+  kBusy,             ///< The session is in a run, on this or another thread.
+  kFailed,           ///< The session failed in an earlier run; reset it first.
+  kOutOfRange,       ///< A position or length is outside the cache.
+  kOutOfMemory,      ///< Host or device memory can't be had.
+  kDevice,           ///< The device or its driver reported an error.
+  kInternal,         ///< A broken invariant of etrt itself. Report it.
 };
 
 /// "InvalidArgument", "Busy", ...
@@ -49,7 +49,7 @@ class [[nodiscard]] Status {
 template <typename T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : value_(std::move(value)) {}  // NOLINT(google-explicit-constructor)
+  Result(T value) : value_(std::move(value)) {}         // NOLINT(google-explicit-constructor)
   Result(Status status) : status_(std::move(status)) {  // NOLINT(google-explicit-constructor)
     assert(!status_.ok() && "a Result without a value needs an error");
   }

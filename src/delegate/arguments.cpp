@@ -1,10 +1,11 @@
 #include "delegate/arguments.h"
 
-#include <array>
-#include <cstring>
-
 #include <executorch/runtime/core/exec_aten/util/tensor_util.h>
 #include <fmt/format.h>
+
+#include <array>
+#include <cstdint>
+#include <utility>
 
 #include "engines/cpu/et_dtype.h"
 
@@ -58,10 +59,10 @@ Status check_input(const Argument& expected, const et::EValue& value, Shape* sha
     return {Code::kInvalidArgument,
             fmt::format("input \"{}\" has shape {}; the method expects {}{}", expected.name,
                         to_string(shape_of(tensor)), to_string(expected.shape),
-                        expected.shape.is_static() ? std::string()
-                                                   : fmt::format(", at least {} and at most {}",
-                                                                 to_string(expected.min),
-                                                                 to_string(expected.max)))};
+                        expected.shape.is_static()
+                            ? std::string()
+                            : fmt::format(", at least {} and at most {}", to_string(expected.min),
+                                          to_string(expected.max)))};
   }
   for (std::size_t i = 0; i < rank; ++i) {
     if (tensor.dim_order()[i] != i) {
@@ -85,6 +86,68 @@ Status check_output(const Argument& expected, const et::EValue& value) {
   return {};
 }
 
+Status check_cache(const Argument& expected, const Tensor& tensor, const Device& device, bool may_be_staged) {
+  std::int64_t stride = 1;
+  for (std::size_t i = static_cast<std::size_t>(tensor.dim()); i-- > 0;) {
+    const auto extent = static_cast<std::int64_t>(tensor.sizes()[i]);
+    if (extent != 1 && tensor.strides()[i] != stride) {
+      return {Code::kInvalidArgument,
+              fmt::format(
+                  "cache \"{}\" isn't contiguous: stride {} is {}, expected {}. It is updated in place, so "
+                  "pass the whole of a contiguous tensor",
+                  expected.name, i, tensor.strides()[i], stride)};
+    }
+    stride *= extent;
+  }
+  if (device.id().type == DeviceType::kHost) {
+    if (tensor.device().is_cpu()) return {};
+    return {Code::kInvalidArgument,
+            fmt::format("cache \"{}\" is in device memory, but the engine runs on the host", expected.name)};
+  }
+  if (tensor.device().is_cpu()) {
+    if (may_be_staged) return {};
+    return {Code::kInvalidArgument,
+            fmt::format(
+                "cache \"{}\" is in host memory, but the engine updates it in place on {}: allocate it "
+                "there, or load the method with stage_host_caches=1, which copies the cache to the device "
+                "and back in each run",
+                expected.name, to_string(device.id()))};
+  }
+  if (tensor.device().index() >= 0 && tensor.device().index() != device.id().index) {
+    return {Code::kInvalidArgument,
+            fmt::format("cache \"{}\" is on cuda:{}, but the engine runs on {}", expected.name,
+                        static_cast<int>(tensor.device().index()), to_string(device.id()))};
+  }
+  if (reinterpret_cast<std::uintptr_t>(tensor.const_data_ptr()) % Device::kAlignment != 0) {
+    return {Code::kInvalidArgument, fmt::format("cache \"{}\" is at {}, which isn't aligned to {} bytes",
+                                                expected.name, tensor.const_data_ptr(), Device::kAlignment)};
+  }
+  return {};
+}
+
+Status check_overlaps(const Handle& handle, et::Span<et::EValue*> args) {
+  const auto range = [&](std::size_t i) {
+    const Tensor& tensor = args[i]->toTensor();
+    const auto begin = reinterpret_cast<std::uintptr_t>(tensor.const_data_ptr());
+    return std::pair(begin, begin + tensor.nbytes());
+  };
+  for (std::size_t i = 0; i < handle.inputs.size(); ++i) {
+    if (!handle.inputs[i].is_cache) continue;
+    for (std::size_t j = 0; j < i; ++j) {
+      if (!handle.inputs[j].is_cache) continue;
+      const auto [a, a_end] = range(i);
+      const auto [b, b_end] = range(j);
+      if (a >= b_end || b >= a_end) continue;
+      return {Code::kInvalidArgument,
+              fmt::format(
+                  "caches \"{}\" and \"{}\" overlap in memory, and each is updated in place: give each its "
+                  "own",
+                  handle.inputs[j].name, handle.inputs[i].name)};
+    }
+  }
+  return {};
+}
+
 Status read_position(const Argument& expected, const Tensor& tensor, std::int64_t rows, std::int64_t count,
                      std::vector<std::int64_t>* positions) {
   const auto at = [&](std::int64_t i) {
@@ -92,6 +155,13 @@ Status read_position(const Argument& expected, const Tensor& tensor, std::int64_
                ? tensor.const_data_ptr<std::int64_t>()[i]
                : static_cast<std::int64_t>(tensor.const_data_ptr<std::int32_t>()[i]);
   };
+  if (!tensor.device().is_cpu()) {
+    return {Code::kInvalidArgument,
+            fmt::format(
+                "position \"{}\" is in device memory: the host checks it before the run, so keep it in host "
+                "memory",
+                expected.name)};
+  }
   const std::int64_t given = tensor.numel();
   if (tensor.dim() > 1 || (given != 1 && given != rows && !(rows == 1 && given == count))) {
     return {Code::kInvalidArgument,
@@ -109,8 +179,8 @@ Status read_position(const Argument& expected, const Tensor& tensor, std::int64_
   for (std::int64_t i = 1; i < given; ++i) {
     if (at(i) != at(0) + i) {
       return {Code::kInvalidArgument,
-              fmt::format("position \"{}\" must be consecutive, but index {} is {} after {}", expected.name, i,
-                          at(i), at(i - 1))};
+              fmt::format("position \"{}\" must be consecutive, but index {} is {} after {}", expected.name,
+                          i, at(i), at(i - 1))};
     }
   }
   positions->push_back(at(0));
@@ -121,9 +191,8 @@ Status resize_output(const Argument& expected, Tensor& tensor, const Shape& shap
   std::array<SizesType, Shape::kMaxRank> sizes{};
   for (std::size_t i = 0; i < shape.rank(); ++i) sizes[i] = static_cast<SizesType>(shape[i]);
   if (et::resize_tensor(tensor, {sizes.data(), shape.rank()}) != et::Error::Ok) {
-    return {Code::kInternal,
-            fmt::format("output \"{}\" came out as {}, which its tensor can't hold", expected.name,
-                        to_string(shape))};
+    return {Code::kInternal, fmt::format("output \"{}\" came out as {}, which its tensor can't hold",
+                                         expected.name, to_string(shape))};
   }
   return {};
 }

@@ -1,8 +1,9 @@
 #pragma once
 
-#include <cstdint>
-
 #include <executorch/runtime/core/evalue.h>
+#include <executorch/runtime/core/span.h>
+
+#include <cstdint>
 
 #include "delegate/handle.h"
 #include "etrt/status.h"
@@ -15,6 +16,14 @@ Status check_input(const Argument& expected, const executorch::runtime::EValue& 
 
 /// Checks that an output tensor's dtype fits and that its memory can hold any result.
 Status check_output(const Argument& expected, const executorch::runtime::EValue& value);
+
+/// Checks a caller-owned cache that has passed check_input(): row-major strides, on the engine's device (or
+/// on the host, if `may_be_staged`), Device::kAlignment-aligned on a GPU.
+Status check_cache(const Argument& expected, const executorch::aten::Tensor& tensor, const Device& device,
+                   bool may_be_staged);
+
+/// Checks that no two caches of `args` share memory: the engine would write one through the other.
+Status check_overlaps(const Handle& handle, executorch::runtime::Span<executorch::runtime::EValue*> args);
 
 /// Reads the position tensor: a scalar, [1], [rows], or with one row `count` consecutive
 /// indices, into `positions` (one entry, or one for each row).

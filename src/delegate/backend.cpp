@@ -1,9 +1,9 @@
+#include <executorch/runtime/backend/interface.h>
+#include <fmt/format.h>
+
 #include <cstring>
 #include <memory>
 #include <string>
-
-#include <executorch/runtime/backend/interface.h>
-#include <fmt/format.h>
 
 #include "base/last_error.h"
 #include "delegate/error.h"
@@ -16,24 +16,35 @@ namespace et = executorch::runtime;
 
 et::Error report(const Status& status, const char* method) {
   if (status.ok()) return et::Error::Ok;
-  std::string text = method == nullptr || *method == '\0'
-                         ? fmt::format("{}: {}", to_string(status.code()), status.message())
-                         : fmt::format("{}: method \"{}\": {}", to_string(status.code()), method, status.message());
+  std::string text =
+      method == nullptr || *method == '\0'
+          ? fmt::format("{}: {}", to_string(status.code()), status.message())
+          : fmt::format("{}: method \"{}\": {}", to_string(status.code()), method, status.message());
   ET_LOG(Error, "etrt: %s", text.c_str());
   internal::set_last_error(std::move(text));
   switch (status.code()) {
-    case Code::kOk: return et::Error::Ok;
-    case Code::kInvalidArgument: return et::Error::InvalidArgument;
-    case Code::kInvalidData: return et::Error::InvalidProgram;
-    case Code::kUnsupported: return et::Error::NotSupported;
-    case Code::kNotFound: return et::Error::NotFound;
+    case Code::kOk:
+      return et::Error::Ok;
+    case Code::kInvalidArgument:
+      return et::Error::InvalidArgument;
+    case Code::kInvalidData:
+      return et::Error::InvalidProgram;
+    case Code::kUnsupported:
+      return et::Error::NotSupported;
+    case Code::kNotFound:
+      return et::Error::NotFound;
     case Code::kNoSession:
     case Code::kBusy:
-    case Code::kFailed: return et::Error::InvalidState;
-    case Code::kOutOfRange: return et::Error::InvalidArgument;
-    case Code::kOutOfMemory: return et::Error::MemoryAllocationFailed;
-    case Code::kDevice: return et::Error::AccessFailed;
-    case Code::kInternal: return et::Error::Internal;
+    case Code::kFailed:
+      return et::Error::InvalidState;
+    case Code::kOutOfRange:
+      return et::Error::InvalidArgument;
+    case Code::kOutOfMemory:
+      return et::Error::MemoryAllocationFailed;
+    case Code::kDevice:
+      return et::Error::AccessFailed;
+    case Code::kInternal:
+      return et::Error::Internal;
   }
   return et::Error::Internal;
 }
@@ -42,21 +53,30 @@ namespace {
 
 constexpr const char* kBudgetKey = "weight_streaming_budget";
 
-/// The budget from the caller's load options, else from the program's compile specs.
+constexpr const char* kStageKey = "stage_host_caches";
+
+/// An option as the caller of load() gives it, else as the program's compile specs do, else "".
+std::string option(et::BackendInitContext& context, et::ArrayRef<et::CompileSpec> specs, const char* key) {
+  if (const auto given = context.get_runtime_spec<const char*>(key); given.ok()) return *given;
+  if (const auto number = context.get_runtime_spec<int>(key); number.ok()) return std::to_string(*number);
+  if (const auto flag = context.get_runtime_spec<bool>(key); flag.ok()) return *flag ? "1" : "0";
+  for (const et::CompileSpec& spec : specs) {
+    if (std::strcmp(spec.key, key) != 0) continue;
+    std::string text(static_cast<const char*>(spec.value.buffer), spec.value.nbytes);
+    while (!text.empty() && text.back() == '\0') text.pop_back();
+    return text;
+  }
+  return {};
+}
+
 Result<LoadOptions> read_options(et::BackendInitContext& context, et::ArrayRef<et::CompileSpec> specs) {
   LoadOptions options;
-  std::string text;
-  for (const et::CompileSpec& spec : specs) {
-    if (std::strcmp(spec.key, kBudgetKey) == 0) {
-      text.assign(static_cast<const char*>(spec.value.buffer), spec.value.nbytes);
-    }
+  const std::string stage = option(context, specs, kStageKey);
+  if (!stage.empty() && stage != "0" && stage != "1") {
+    return Status(Code::kInvalidArgument, fmt::format("{} is \"{}\"; expected 0 or 1", kStageKey, stage));
   }
-  if (const auto given = context.get_runtime_spec<const char*>(kBudgetKey); given.ok()) {
-    text = *given;
-  } else if (const auto number = context.get_runtime_spec<int>(kBudgetKey); number.ok()) {
-    text = std::to_string(*number);
-  }
-  while (!text.empty() && text.back() == '\0') text.pop_back();
+  options.stage_host_caches = stage == "1";
+  const std::string text = option(context, specs, kBudgetKey);
   if (text.empty()) return options;
   char* end = nullptr;
   errno = 0;
@@ -101,10 +121,11 @@ struct Registration {
     static TensorRTBackend backend;
     const et::Error error = et::register_backend({"TensorRTBackend", &backend});
     if (error != et::Error::Ok) {
-      ET_LOG(Error,
-             "etrt: ExecuTorch refused the backend \"TensorRTBackend\" (error 0x%x): another TensorRT delegate "
-             "is in this process, load only one",
-             static_cast<unsigned>(error));
+      ET_LOG(
+          Error,
+          "etrt: ExecuTorch refused the backend \"TensorRTBackend\" (error 0x%x): another TensorRT delegate "
+          "is in this process, load only one",
+          static_cast<unsigned>(error));
     }
   }
 } registration;

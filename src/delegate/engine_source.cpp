@@ -1,10 +1,10 @@
 #include "delegate/engine_source.h"
 
+#include <fmt/format.h>
+
 #include <cstring>
 #include <memory>
 #include <utility>
-
-#include <fmt/format.h>
 
 namespace etrt {
 
@@ -16,7 +16,8 @@ std::span<const std::byte> bytes_of(const et::FreeableBuffer& buffer) {
   return {static_cast<const std::byte*>(buffer.data()), buffer.size()};
 }
 
-Result<et::FreeableBuffer> find(const et::NamedDataMap* data, const std::string& key, const std::string& what) {
+Result<et::FreeableBuffer> find(const et::NamedDataMap* data, const std::string& key,
+                                const std::string& what) {
   if (data == nullptr) {
     return Status(Code::kNotFound, fmt::format("{} is named data \"{}\", but the program was loaded without "
                                                "named data",

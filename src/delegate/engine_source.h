@@ -1,9 +1,9 @@
 #pragma once
 
-#include <string>
-
 #include <executorch/runtime/core/freeable_buffer.h>
 #include <executorch/runtime/core/named_data_map.h>
+
+#include <string>
 
 #include "blob/blob.h"
 #include "engine/engine.h"

@@ -1,8 +1,8 @@
 #pragma once
 
-#include <string_view>
-
 #include <executorch/runtime/core/error.h>
+
+#include <string_view>
 
 #include "etrt/status.h"
 

@@ -15,13 +15,14 @@ namespace etrt {
 
 /// A delegate argument and the engine binding that it feeds or receives.
 struct Argument {
-  std::size_t binding = 0;      ///< In the engine's entry.
-  std::string name;             ///< In the blob.
+  std::size_t binding = 0;  ///< In the engine's entry.
+  std::string name;         ///< In the blob.
   DType dtype = DType::kFloat32;
-  Shape shape;                  ///< -1 where any extent up to `max` is allowed.
+  Shape shape;  ///< -1 where any extent up to `max` is allowed.
   Shape min;
   Shape max;
-  int alias_of = -1;            ///< Of an output: the input argument whose memory it shares.
+  int alias_of = -1;      ///< Of an output: the input argument whose memory it shares.
+  bool is_cache = false;  ///< Of an input: a caller-owned cache, which an output is aliased to.
 };
 
 /// A session-owned state and the bindings that read and write it.
@@ -32,9 +33,9 @@ struct StateBinding {
 
 /// Where a run learns its position and how many positions it appends.
 struct PositionArgument {
-  std::size_t argument = 0;        ///< Index into Handle::inputs.
-  std::int64_t rows = 1;           ///< Batch rows of the sequence states.
-  int count_argument = -1;         ///< Input whose extent is the count; -1: `count`.
+  std::size_t argument = 0;  ///< Index into Handle::inputs.
+  std::int64_t rows = 1;     ///< Batch rows of the sequence states.
+  int count_argument = -1;   ///< Input whose extent is the count; -1: `count`.
   std::size_t count_dim = 0;
   std::int64_t count = 1;
 };
@@ -45,13 +46,14 @@ struct Handle {
   std::string method;
   std::shared_ptr<SharedEngine> engine;
   std::size_t entry = 0;
-  std::vector<Argument> inputs;        ///< In argument order.
-  std::vector<Argument> outputs;       ///< In argument order, aliased ones included.
-  std::size_t unaliased_outputs = 0;   ///< Programs may leave the aliased ones out.
-  std::vector<StateBinding> states;    ///< In the order of request->specs.
-  std::size_t written_states = 0;      ///< The first ones; the method only reads the others.
+  std::vector<Argument> inputs;       ///< In argument order.
+  std::vector<Argument> outputs;      ///< In argument order, aliased ones included.
+  std::size_t unaliased_outputs = 0;  ///< Programs may leave the aliased ones out.
+  std::vector<StateBinding> states;   ///< In the order of request->specs.
+  std::size_t written_states = 0;     ///< The first ones; the method only reads the others.
   std::shared_ptr<const internal::StateRequest> request;  ///< nullptr without session-owned states.
   std::optional<PositionArgument> position;
+  bool stage_caches = false;  ///< Caches in host memory are copied to the device and back, and counted.
 
   /// One thread at a time may run a loaded method.
   std::atomic_flag running;

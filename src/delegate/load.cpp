@@ -1,11 +1,11 @@
 #include "delegate/load.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <unordered_map>
 #include <utility>
-
-#include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include "base/digest.h"
 #include "blob/blob.h"
@@ -35,6 +35,7 @@ class Loader {
     if (Status s = add_states(); !s) return s;
     if (Status s = add_position(); !s) return s;
     handle_.input_shapes.resize(handle_.inputs.size());
+    handle_.stage_caches = options.stage_host_caches;
     return {};
   }
 
@@ -98,7 +99,11 @@ class Loader {
       const auto alias = std::find_if(checked.aliases.begin(), checked.aliases.end(),
                                       [&](const BlobAlias& a) { return a.output == output.name; });
       if (alias != checked.aliases.end()) output.alias_of = input_argument(alias->input);
-      if (output.alias_of < 0) ++handle_.unaliased_outputs;
+      if (output.alias_of < 0) {
+        ++handle_.unaliased_outputs;
+      } else {
+        handle_.inputs[static_cast<std::size_t>(output.alias_of)].is_cache = true;
+      }
     }
   }
 
@@ -117,7 +122,8 @@ class Loader {
       if (state.ownership == Ownership::kSession) states.push_back(&state);
     }
     // Those that a run commits first: see Handle::written_states.
-    std::stable_partition(states.begin(), states.end(), [](const BlobState* s) { return !s->output.empty(); });
+    std::stable_partition(states.begin(), states.end(),
+                          [](const BlobState* s) { return !s->output.empty(); });
     for (const BlobState* declared : states) {
       const BlobState& state = *declared;
       internal::StateSpec spec;
@@ -132,9 +138,9 @@ class Loader {
             named_bytes(data_, state.initial_key, fmt::format("the initial value of state \"{}\"", state.id));
         if (!bytes) return bytes.status();
         if (bytes->size() != spec.bytes()) {
-          return {Code::kInvalidData, fmt::format("the initial value of state \"{}\" has {} bytes; {} {} has {}",
-                                                  state.id, bytes->size(), to_string(state.dtype),
-                                                  to_string(state.shape), spec.bytes())};
+          return {Code::kInvalidData,
+                  fmt::format("the initial value of state \"{}\" has {} bytes; {} {} has {}", state.id,
+                              bytes->size(), to_string(state.dtype), to_string(state.shape), spec.bytes())};
         }
         spec.initial = std::make_shared<const std::vector<std::byte>>(std::move(*bytes));
       }
@@ -164,7 +170,8 @@ class Loader {
       const std::int64_t own = state.sequence_dim > 0 ? state.shape[0] : 1;
       if (rows && *rows != own) {
         return {Code::kInvalidData,
-                fmt::format("state \"{}\" has {} batch rows, others of the method have {}", state.id, own, *rows)};
+                fmt::format("state \"{}\" has {} batch rows, others of the method have {}", state.id, own,
+                            *rows)};
       }
       rows = own;
     }

@@ -1,9 +1,9 @@
 #pragma once
 
+#include <executorch/runtime/core/named_data_map.h>
+
 #include <memory>
 #include <span>
-
-#include <executorch/runtime/core/named_data_map.h>
 
 #include "delegate/handle.h"
 #include "etrt/status.h"
@@ -13,6 +13,9 @@ namespace etrt {
 /// Options that a program's compile specs or the caller of load() give.
 struct LoadOptions {
   std::int64_t weight_streaming_budget = -1;
+  /// Caller-owned caches may be in host memory although the engine is on a device: each run
+  /// then copies them there and back (counted in Stats::kv_bytes_copied). Else they are refused.
+  bool stage_host_caches = false;
 };
 
 /// Makes a handle of a delegate's blob: validates it, finds or loads its engine, and

@@ -1,13 +1,15 @@
 #include "delegate/run.h"
 
-#include <optional>
-#include <utility>
-
 #include <executorch/runtime/core/exec_aten/exec_aten.h>
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <optional>
+#include <utility>
+
 #include "base/stats_counters.h"
 #include "delegate/arguments.h"
+#include "delegate/caller_stream.h"
 #include "state/session_impl.h"
 
 namespace etrt {
@@ -24,7 +26,8 @@ namespace {
 /// Marks a loaded method as running, on one thread.
 class Running {
  public:
-  explicit Running(std::atomic_flag& flag) : flag_(flag), entered_(!flag.test_and_set(std::memory_order_acquire)) {}
+  explicit Running(std::atomic_flag& flag)
+      : flag_(flag), entered_(!flag.test_and_set(std::memory_order_acquire)) {}
   ~Running() {
     if (entered_) flag_.clear(std::memory_order_release);
   }
@@ -46,14 +49,19 @@ class Run {
     const std::size_t all = inputs + handle_.outputs.size();
     const std::size_t without_aliased = inputs + handle_.unaliased_outputs;
     if (args_.size() != all && args_.size() != without_aliased) {
-      return {Code::kInvalidArgument, fmt::format("the delegate got {} arguments; its blob describes {} inputs and "
-                                                  "{} outputs, {} of them aliased",
-                                                  args_.size(), inputs, handle_.outputs.size(),
-                                                  all - without_aliased)};
+      return {Code::kInvalidArgument,
+              fmt::format("the delegate got {} arguments; its blob describes {} inputs and "
+                          "{} outputs, {} of them aliased",
+                          args_.size(), inputs, handle_.outputs.size(), all - without_aliased)};
     }
     aliased_present_ = args_.size() == all;
     for (std::size_t i = 0; i < inputs; ++i) {
       if (Status s = check_input(handle_.inputs[i], *args_[i], &handle_.input_shapes[i]); !s) return s;
+      if (!handle_.inputs[i].is_cache) continue;
+      const Device& device = handle_.engine->engine().device();
+      if (Status s = check_cache(handle_.inputs[i], args_[i]->toTensor(), device, handle_.stage_caches); !s) {
+        return s;
+      }
     }
     std::size_t next = inputs;
     for (const Argument& output : handle_.outputs) {
@@ -78,7 +86,10 @@ class Run {
         handle_.engine->pool(handle_.entry).acquire(selected ? &**selected : nullptr);
     if (!pooled) return pooled.status();
     PooledContext& context = **pooled;
-    Stream& stream = *context.stream;
+    Result<Stream*> given = caller_stream(handle_.engine->engine().device());
+    if (!given) return given.status();
+    on_caller_stream_ = *given != nullptr;
+    Stream& stream = on_caller_stream_ ? **given : *context.stream;
 
     PositionPlan positions;
     if (lease) {
@@ -113,9 +124,10 @@ class Run {
     count_ = 1;
     if (!handle_.position) return {};
     const PositionArgument& position = *handle_.position;
-    count_ = position.count_argument < 0
-                 ? position.count
-                 : handle_.input_shapes[static_cast<std::size_t>(position.count_argument)][position.count_dim];
+    count_ =
+        position.count_argument < 0
+            ? position.count
+            : handle_.input_shapes[static_cast<std::size_t>(position.count_argument)][position.count_dim];
     return etrt::read_position(handle_.inputs[position.argument], args_[position.argument]->toTensor(),
                                position.rows, count_, &handle_.positions);
   }
@@ -132,7 +144,8 @@ class Run {
 
   /// Where an argument's data is for the engine: its own memory, or device memory that is
   /// copied from or to it.
-  Result<void*> address(PooledContext& context, const Argument& argument, const Tensor& tensor, Stream& stream) {
+  Result<void*> address(PooledContext& context, const Argument& argument, const Tensor& tensor,
+                        Stream& stream) {
     const DeviceType device = stream.device().id().type;
     if (device == DeviceType::kHost || !tensor.device().is_cpu()) return tensor.mutable_data_ptr();
     Buffer& staging = context.staging[argument.binding];
@@ -152,20 +165,33 @@ class Run {
   }
 
   Status bind_arguments(PooledContext& context, Stream& stream) {
+    bool other_cache = false;
     for (std::size_t i = 0; i < handle_.inputs.size(); ++i) {
       const Argument& input = handle_.inputs[i];
       Result<void*> data = address(context, input, args_[i]->toTensor(), stream);
       if (!data) return data.status();
-      if (Status s = bind(context, input.binding, *data); !s) return s;
+      bool moved = false;
+      if (Status s = context.bind(input.binding, *data, &moved); !s) return s;
+      if (!moved || !input.is_cache) continue;
+      internal::add(internal::counters().rebinds);
+      other_cache = true;
+    }
+    if (other_cache) {
+      if (Status s = check_overlaps(handle_, args_); !s) {
+        forget_caches(context);
+        return s;
+      }
     }
     std::size_t next = handle_.inputs.size();
     for (const Argument& output : handle_.outputs) {
       if (output.alias_of >= 0) {
         const auto input = static_cast<std::size_t>(output.alias_of);
-        if (Status s = bind(context, output.binding, context.bound[handle_.inputs[input].binding]); !s) return s;
+        if (Status s = bind(context, output.binding, context.bound[handle_.inputs[input].binding]); !s)
+          return s;
         // What follows in the program reads the updated cache where it is.
         if (aliased_present_) {
-          args_[next++]->toTensor().unsafeGetTensorImpl()->set_data(args_[input]->toTensor().mutable_data_ptr());
+          args_[next++]->toTensor().unsafeGetTensorImpl()->set_data(
+              args_[input]->toTensor().mutable_data_ptr());
         }
         continue;
       }
@@ -195,8 +221,8 @@ class Run {
     return lease ? lease->order_after_previous(stream) : Status();
   }
 
-  Status enqueue(PooledContext& context, std::optional<SessionImpl::Lease>& lease, const PositionPlan& positions,
-                 Stream& stream) {
+  Status enqueue(PooledContext& context, std::optional<SessionImpl::Lease>& lease,
+                 const PositionPlan& positions, Stream& stream) {
     if (lease) {
       if (Status s = lease->restart(written_, positions, stream); !s) return s;
     }
@@ -204,7 +230,7 @@ class Run {
     if (!on_host) {
       if (Status s = copy_inputs(context, stream); !s) return s;
     }
-    if (Status s = context.context->enqueue(stream, /*wait=*/true); !s) return s;
+    if (Status s = context.context->enqueue(stream, /*wait=*/!on_caller_stream_); !s) return s;
     if (!on_host) {
       if (Status s = copy_outputs(context, stream); !s) return s;
     }
@@ -213,9 +239,26 @@ class Run {
     }
     context.last_stream = stream.id();
     if (Status s = stream.record(*context.done); !s) return s;
-    if (on_host || !host_outputs_) return {};
+    if (!must_wait(context, on_host)) return {};
     internal::add(internal::counters().host_syncs);
     return stream.synchronize();
+  }
+
+  /// Whether the host has to see the end of the run: outputs in host memory, or extents that
+  /// only the run tells. On the host device the caller's stream is asked to be waited for.
+  bool must_wait(PooledContext& context, bool on_host) const {
+    if (!on_host) return host_outputs_;
+    if (!on_caller_stream_ || context.context->shapes_before_run()) return false;
+    return std::any_of(handle_.outputs.begin(), handle_.outputs.end(), [](const Argument& output) {
+      return output.alias_of < 0 && !output.shape.is_static();
+    });
+  }
+
+  /// So that the next run binds the caches, and checks them, again.
+  void forget_caches(PooledContext& context) {
+    for (const Argument& input : handle_.inputs) {
+      if (input.is_cache) context.bound[input.binding] = nullptr;
+    }
   }
 
   Status copy_inputs(PooledContext& context, Stream& stream) {
@@ -224,11 +267,22 @@ class Run {
       void* target = context.bound[handle_.inputs[i].binding];
       if (target == tensor.const_data_ptr()) continue;
       if (Status s = stream.copy(target, tensor.const_data_ptr(), tensor.nbytes()); !s) return s;
+      if (handle_.inputs[i].is_cache) count_staged(tensor.nbytes());
     }
     return {};
   }
 
+  static void count_staged(std::size_t bytes) { internal::add(internal::counters().kv_bytes_copied, bytes); }
+
   Status copy_outputs(PooledContext& context, Stream& stream) {
+    for (std::size_t i = 0; i < handle_.inputs.size(); ++i) {
+      const Tensor& tensor = args_[i]->toTensor();
+      void* source = context.bound[handle_.inputs[i].binding];
+      if (!handle_.inputs[i].is_cache || source == tensor.const_data_ptr()) continue;
+      host_outputs_ = true;
+      if (Status s = stream.copy(tensor.mutable_data_ptr(), source, tensor.nbytes()); !s) return s;
+      count_staged(tensor.nbytes());
+    }
     std::size_t next = handle_.inputs.size();
     for (const Argument& output : handle_.outputs) {
       if (output.alias_of >= 0) {
@@ -242,7 +296,8 @@ class Run {
       if (!shape) return shape.status();
       const std::size_t bytes =
           static_cast<std::size_t>(shape->elements().value_or(0)) * size_of(output.dtype);
-      if (Status s = stream.copy(tensor.mutable_data_ptr(), context.bound[output.binding], bytes); !s) return s;
+      if (Status s = stream.copy(tensor.mutable_data_ptr(), context.bound[output.binding], bytes); !s)
+        return s;
     }
     return {};
   }
@@ -269,6 +324,7 @@ class Run {
   std::span<State* const> written_;  ///< The first of them.
   std::int64_t count_ = 1;
   bool aliased_present_ = false;
+  bool on_caller_stream_ = false;
   bool host_outputs_ = false;
 };
 
@@ -277,7 +333,8 @@ class Run {
 Status run(Handle& handle, et::Span<et::EValue*> args) {
   const Running running(handle.running);
   if (!running.entered()) {
-    return {Code::kBusy, "this loaded method is running on another thread: load a Module or Program for each thread"};
+    return {Code::kBusy,
+            "this loaded method is running on another thread: load a Module or Program for each thread"};
   }
   Run run(handle, args);
   if (Status s = run.plan(); !s) return s;

@@ -23,14 +23,18 @@ std::atomic<internal::DeviceProvider>& provider_of(DeviceType type) noexcept {
 Stream::Stream() noexcept : id_(last_stream_id.fetch_add(1, std::memory_order_relaxed) + 1) {}
 
 Buffer::~Buffer() {
-  if (data_ != nullptr) device_->free(data_, bytes_, nullptr);
+  if (device_ != nullptr && data_ != nullptr) device_->free(data_, bytes_, nullptr);
 }
 
 void Buffer::release_after(Event& event) noexcept {
-  if (data_ != nullptr) device_->free(data_, bytes_, &event);
+  if (device_ != nullptr && data_ != nullptr) device_->free(data_, bytes_, &event);
   device_ = nullptr;
   data_ = nullptr;
   bytes_ = 0;
+}
+
+Result<std::unique_ptr<Stream>> Device::borrow_stream(void* /*native*/) {
+  return Status(Code::kUnsupported, fmt::format("{} has no streams but etrt's own", to_string(id())));
 }
 
 Result<Device*> find_device(DeviceId id) {

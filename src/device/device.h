@@ -38,7 +38,7 @@ class Stream {
   Stream() noexcept;
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
-  /// Waits until all queued work is done.
+  /// Waits until all queued work is done, unless the stream is borrowed.
   virtual ~Stream() = default;
   virtual Device& device() const = 0;
 
@@ -67,13 +67,20 @@ class Stream {
   std::uint64_t id_;
 };
 
-/// Owns device memory. Move-only. Freed once the device has finished all work that was
-/// queued before, on any stream; after release_after() once that event is done.
+/// Owns device memory, or borrows it (device() is nullptr then). Move-only. Freed once the device has
+/// finished all work that was queued before, on any stream; after release_after() once that event is done.
 class Buffer {
  public:
   Buffer() noexcept = default;
   Buffer(Device& device, void* data, std::size_t bytes) noexcept
       : device_(&device), data_(data), bytes_(bytes) {}
+  /// Memory of somebody else's, who keeps it alive.
+  static Buffer borrow(void* data, std::size_t bytes) noexcept {
+    Buffer buffer;
+    buffer.data_ = data;
+    buffer.bytes_ = bytes;
+    return buffer;
+  }
   Buffer(Buffer&& other) noexcept { swap(other); }
   Buffer& operator=(Buffer&& other) noexcept {
     Buffer(std::move(other)).swap(*this);
@@ -86,6 +93,7 @@ class Buffer {
   void* data() const noexcept { return data_; }
   /// As asked for, without the allocator's rounding.
   std::size_t bytes() const noexcept { return bytes_; }
+  /// nullptr of borrowed memory.
   Device* device() const noexcept { return device_; }
 
   /// Empties the buffer; its memory is freed once the work that `event`, of the same
@@ -122,6 +130,9 @@ class Device {
 
   virtual Result<std::unique_ptr<Stream>> create_stream() = 0;
   virtual Result<std::unique_ptr<Event>> create_event() = 0;
+  /// A Stream for somebody else's stream (a cudaStream_t), which must outlive it: ending it
+  /// neither waits for nor ends that. kUnsupported on a device without such streams.
+  virtual Result<std::unique_ptr<Stream>> borrow_stream(void* native);
 
  protected:
   friend class Buffer;

@@ -31,4 +31,9 @@ Result<TensorView> Session::view(std::string_view state_id, std::string_view mod
   return impl_->view(state_id, model_id);
 }
 
+Status Session::adopt(std::string_view state_id, const TensorView& memory, std::int64_t length,
+                      std::string_view model_id) {
+  return impl_->adopt(state_id, memory, length, model_id);
+}
+
 }  // namespace etrt

@@ -189,14 +189,10 @@ Status SessionImpl::reinitialise(Order& order) {
 Result<TensorView> SessionImpl::view(std::string_view state_id, std::string_view model_id) {
   Result<Lease> lease = this->lease();
   if (!lease.ok()) return lease.status();
-  const State* found = nullptr;
-  bool ambiguous = false;
-  for (const auto& [key, state] : states_) {
-    if (key.second != state_id || (!model_id.empty() && key.first != model_id)) continue;
-    ambiguous = ambiguous || found != nullptr;
-    found = state.get();
-  }
-  if (found == nullptr || ambiguous) return unknown_state(state_id, model_id, ambiguous);
+  const Result<State*> known = find(state_id, model_id);
+  if (!known.ok()) return known.status();
+  const State* found = *known;
+  if (found == nullptr) return unknown_state(state_id, model_id, false);
   Result<Order*> order = this->order(*found->device);
   if (!order.ok()) return order.status();
   if (Status done = (*order)->event->synchronize(); !done.ok()) return done;
@@ -204,6 +200,44 @@ Result<TensorView> SessionImpl::view(std::string_view state_id, std::string_view
                     .dtype = found->spec.dtype,
                     .shape = found->spec.shape,
                     .device = found->device->id()};
+}
+
+Status SessionImpl::adopt(std::string_view state_id, const TensorView& memory, std::int64_t length,
+                          std::string_view model_id) {
+  Result<Lease> lease = this->lease();
+  if (!lease.ok()) return lease.status();
+  const Result<State*> known = find(state_id, model_id);
+  if (!known.ok()) return known.status();
+  if (*known == nullptr) {
+    adoptions_.insert_or_assign({std::string(model_id), std::string(state_id)}, Adoption{memory, length});
+    return {};
+  }
+  State& state = **known;
+  Result<Order*> order = this->order(*state.device);
+  if (!order.ok()) return order.status();
+  if (Status done = (*order)->event->synchronize(); !done.ok()) return done;
+  std::lock_guard lock(mutex_);
+  const std::size_t before = state.bytes();
+  if (Status adopted = internal::adopt(state, {memory, length}); !adopted.ok()) return adopted;
+  bytes_ -= before;
+  subtract(counters().session_bytes, before);
+  return {};
+}
+
+Result<State*> SessionImpl::find(std::string_view state_id, std::string_view model_id) const {
+  State* found = nullptr;
+  for (const auto& [key, state] : states_) {
+    if (key.second != state_id || (!model_id.empty() && key.first != model_id)) continue;
+    if (found != nullptr) return unknown_state(state_id, model_id, true);
+    found = state.get();
+  }
+  return found;
+}
+
+std::map<SessionImpl::Key, Adoption>::const_iterator SessionImpl::adoption_for(
+    const std::string& model_id, const std::string& state_id) const {
+  const auto exact = adoptions_.find({model_id, state_id});
+  return exact != adoptions_.end() ? exact : adoptions_.find({std::string(), state_id});
 }
 
 Status SessionImpl::unknown_state(std::string_view state_id, std::string_view model_id,
@@ -282,7 +316,9 @@ Result<std::vector<State*>> SessionImpl::find_or_create(const StateRequest& requ
   std::vector<std::unique_ptr<State>> created;
   for (std::size_t i = 0; i < states.size(); ++i) {
     if (states[i] != nullptr) continue;
-    Result<std::unique_ptr<State>> state = create_state(request, request.specs[i], stream);
+    const auto adoption = adoption_for(request.model_id, request.specs[i].id);
+    Result<std::unique_ptr<State>> state = create_state(
+        request, request.specs[i], stream, adoption == adoptions_.end() ? nullptr : &adoption->second);
     if (!state.ok()) return state.status();
     states[i] = state->get();
     created.push_back(*std::move(state));
@@ -291,7 +327,8 @@ Result<std::vector<State*>> SessionImpl::find_or_create(const StateRequest& requ
 
   Status queued = order_after_previous(**order, stream);
   for (const std::unique_ptr<State>& state : created) {
-    if (queued.ok() && state->spec.initial != nullptr) queued = initialise(*state, stream);
+    const bool initialised = state->spec.initial == nullptr || state->adopted();
+    if (queued.ok() && !initialised) queued = initialise(*state, stream);
   }
   if (queued.ok()) queued = record(**order, stream);
   if (!queued.ok()) {
@@ -304,6 +341,7 @@ Result<std::vector<State*>> SessionImpl::find_or_create(const StateRequest& requ
     bytes_ += state->bytes();
     add(counters().session_bytes, state->bytes());
     Key key{state->model_id, state->spec.id};
+    if (state->adopted()) adoptions_.erase(adoption_for(key.first, key.second));
     states_.emplace(std::move(key), std::move(state));
   }
   return states;

@@ -94,6 +94,8 @@ class SessionImpl {
   // They take a lease.
   Status reset();
   Result<TensorView> view(std::string_view state_id, std::string_view model_id);
+  Status adopt(std::string_view state_id, const TensorView& memory, std::int64_t length,
+               std::string_view model_id);
 
  private:
   /// Model id, state id.
@@ -103,7 +105,7 @@ class SessionImpl {
   struct Order {
     Device* device = nullptr;
     std::unique_ptr<Event> event;
-    std::uint64_t last_stream = 0;       ///< Stream::id(), 0: none.
+    std::uint64_t last_stream = 0;                 ///< Stream::id(), 0: none.
     std::unique_ptr<Stream> own_stream = nullptr;  ///< For verbs; made by the first one.
   };
 
@@ -127,6 +129,12 @@ class SessionImpl {
   Result<std::vector<State*>> find_or_create(const StateRequest& request, Stream& stream);
   /// All states of the order's device back to their initial contents, on its own stream.
   Status reinitialise(Order& order);
+  /// The one state of that id, nullptr if there is none, or kInvalidArgument if several
+  /// models have one.
+  Result<State*> find(std::string_view state_id, std::string_view model_id) const;
+  /// What was adopted for a state that is yet to be made.
+  std::map<Key, Adoption>::const_iterator adoption_for(const std::string& model_id,
+                                                       const std::string& state_id) const;
   /// What view() couldn't find, and what there is.
   Status unknown_state(std::string_view state_id, std::string_view model_id, bool ambiguous) const;
 
@@ -135,6 +143,7 @@ class SessionImpl {
   // Whoever holds the lease.
   std::vector<Answer> answers_;
   std::vector<Order> orders_;
+  std::map<Key, Adoption> adoptions_;  ///< For states that no run has used yet; "": of any model.
 
   // Changed by whoever holds the lease, under mutex_; read by him, and by others under mutex_.
   mutable std::mutex mutex_;

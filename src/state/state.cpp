@@ -114,14 +114,54 @@ std::string describe(const State& state) {
   return fmt::format("state \"{}\" of model \"{}\"", state.spec.id, state.model_id);
 }
 
+Status adopt(State& state, const Adoption& adoption) {
+  const TensorView& memory = adoption.memory;
+  const StateSpec& spec = state.spec;
+  const auto refused = [&](Code code, const std::string& why) -> Status {
+    return {code, fmt::format("{} can't adopt the memory: {}", describe(state), why)};
+  };
+  if (spec.update == Update::kSwap) {
+    return refused(
+        Code::kUnsupported,
+        "it swaps between two buffers, so the memory would be left behind; copy to view() instead");
+  }
+  if (memory.dtype != spec.dtype || !(memory.shape == spec.shape)) {
+    return refused(Code::kInvalidArgument,
+                   fmt::format("it is {} {}, expected {} {}", to_string(memory.dtype),
+                               to_string(memory.shape), to_string(spec.dtype), to_string(spec.shape)));
+  }
+  if (memory.device != state.device->id()) {
+    return refused(Code::kInvalidArgument, fmt::format("it is on {}, expected {}", to_string(memory.device),
+                                                       to_string(state.device->id())));
+  }
+  if (memory.data == nullptr) return refused(Code::kInvalidArgument, "it is a null pointer");
+  if (memory.device.type != DeviceType::kHost &&
+      reinterpret_cast<std::uintptr_t>(memory.data) % Device::kAlignment != 0) {
+    return refused(Code::kInvalidArgument,
+                   fmt::format("{} isn't aligned to {} bytes", memory.data, Device::kAlignment));
+  }
+  const std::int64_t most = spec.is_sequence() ? spec.capacity() : std::numeric_limits<std::int64_t>::max();
+  if (adoption.length < 0 || adoption.length > most) {
+    return refused(Code::kInvalidArgument,
+                   fmt::format("its length is {}, expected one in [0, {}]", adoption.length, most));
+  }
+  state.buffers[0] = Buffer::borrow(memory.data, spec.bytes());
+  state.lengths.assign(spec.rows(), adoption.length);
+  return {};
+}
+
 Result<std::unique_ptr<State>> create_state(const StateRequest& request, const StateSpec& spec,
-                                            Stream& stream) {
+                                            Stream& stream, const Adoption* adoption) {
   auto state = std::make_unique<State>();
   state->model_id = request.model_id;
   state->spec = spec;
   state->device = request.device;
   if (Status valid = check(spec); !valid.ok()) {
     return Status(valid.code(), fmt::format("{} {}", describe(*state), valid.message()));
+  }
+  if (adoption != nullptr) {
+    if (Status adopted = adopt(*state, *adoption); !adopted.ok()) return adopted;
+    return state;
   }
   const int buffers = spec.update == Update::kSwap ? 2 : 1;
   for (int i = 0; i < buffers; ++i) {

@@ -66,17 +66,29 @@ struct State {
   /// Where a run writes: read() for kInPlace.
   void* write() const noexcept { return spec.update == Update::kSwap ? buffers[1 - current].data() : read(); }
   /// Held by the state.
-  std::size_t bytes() const noexcept { return buffers[0].bytes() + buffers[1].bytes(); }
+  std::size_t bytes() const noexcept { return adopted() ? 0 : buffers[0].bytes() + buffers[1].bytes(); }
+  /// The memory is somebody else's.
+  bool adopted() const noexcept { return buffers[0].device() == nullptr; }
+};
+
+/// Memory of somebody else's for a state, with its valid positions.
+struct Adoption {
+  TensorView memory;
+  std::int64_t length = 0;
 };
 
 /// `state "layers.0.k" of model "smollm2"`, for messages.
 std::string describe(const State& state);
 
-/// A state with its memory: buffers zeroed for work queued on `stream`, lengths initial; an
-/// initial value isn't there yet. Errors: kInvalidArgument for a spec that contradicts
-/// itself, kOutOfMemory, kDevice; they name the state.
+/// A state with its memory: `adoption` if given, else buffers zeroed for work queued on
+/// `stream`, lengths initial; an initial value isn't there yet. Errors: kInvalidArgument for
+/// a spec that contradicts itself, kOutOfMemory, kDevice, those of adopt(); they name the state.
 Result<std::unique_ptr<State>> create_state(const StateRequest& request, const StateSpec& spec,
-                                            Stream& stream);
+                                            Stream& stream, const Adoption* adoption = nullptr);
+
+/// `adoption` is the state's memory from now on; its own is freed. Errors as
+/// Session::adopt(), nothing changed.
+Status adopt(State& state, const Adoption& adoption);
 
 /// Queues on `stream` the initial contents into the buffer that the next run reads. Lengths
 /// stay. spec.initial must live until the stream has passed it. Errors: as Stream::copy.

@@ -133,6 +133,10 @@ Result<std::unique_ptr<Stream>> CudaDevice::create_stream() {
   return std::unique_ptr<Stream>(std::move(*stream));
 }
 
+Result<std::unique_ptr<Stream>> CudaDevice::borrow_stream(void* native) {
+  return std::unique_ptr<Stream>(CudaStream::borrow(*this, static_cast<cudaStream_t>(native)));
+}
+
 Result<std::unique_ptr<Event>> CudaDevice::create_event() {
   Result<std::unique_ptr<CudaEvent>> event = CudaEvent::create(*this);
   if (!event) return event.status();

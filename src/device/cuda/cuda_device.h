@@ -33,6 +33,7 @@ class CudaDevice final : public Device {
   Result<Buffer> allocate_staging(std::size_t bytes) override;
   Result<std::unique_ptr<Stream>> create_stream() override;
   Result<std::unique_ptr<Event>> create_event() override;
+  Result<std::unique_ptr<Stream>> borrow_stream(void* native) override;
 
   /// For CudaStream: the streams whose queued work may use any memory of the device.
   void add_stream(CudaStream& stream);

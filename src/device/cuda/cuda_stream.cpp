@@ -56,12 +56,22 @@ Result<std::unique_ptr<CudaStream>> CudaStream::create(CudaDevice& device) {
       !s) {
     return s;
   }
-  std::unique_ptr<CudaStream> made(new CudaStream(device, stream));
+  std::unique_ptr<CudaStream> made(new CudaStream(device, stream, true));
+  device.add_stream(*made);
+  return made;
+}
+
+std::unique_ptr<CudaStream> CudaStream::borrow(CudaDevice& device, cudaStream_t stream) {
+  std::unique_ptr<CudaStream> made(new CudaStream(device, stream, false));
   device.add_stream(*made);
   return made;
 }
 
 CudaStream::~CudaStream() {
+  if (!owned_) {
+    device_.remove_stream(*this);
+    return;
+  }
   const CudaDeviceGuard guard(device_.index());
   (void)cuda_status(cudaStreamSynchronize(stream_), "waiting for a stream");
   device_.remove_stream(*this);

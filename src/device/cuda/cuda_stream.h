@@ -32,11 +32,13 @@ class CudaEvent final : public Event {
   cudaEvent_t event_;
 };
 
-/// A CUDA stream that doesn't synchronise with the legacy default stream. The device
-/// knows it until it ends, so as to free memory after its work.
+/// A CUDA stream: its own, which doesn't synchronise with the legacy default stream, or a
+/// borrowed one. The device knows it until it ends, so as to free memory after its work.
 class CudaStream final : public Stream {
  public:
   static Result<std::unique_ptr<CudaStream>> create(CudaDevice& device);
+  /// See Device::borrow_stream().
+  static std::unique_ptr<CudaStream> borrow(CudaDevice& device, cudaStream_t stream);
   ~CudaStream() override;
 
   Device& device() const override;
@@ -48,10 +50,12 @@ class CudaStream final : public Stream {
   void* native_handle() const noexcept override { return stream_; }
 
  private:
-  CudaStream(CudaDevice& device, cudaStream_t stream) noexcept : device_(device), stream_(stream) {}
+  CudaStream(CudaDevice& device, cudaStream_t stream, bool owned) noexcept
+      : device_(device), stream_(stream), owned_(owned) {}
 
   CudaDevice& device_;
   cudaStream_t stream_;
+  bool owned_;
 };
 
 /// nullptr for an event of another device.

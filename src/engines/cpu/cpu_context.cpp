@@ -1,13 +1,13 @@
 #include "engines/cpu/cpu_context.h"
 
-#include <cstdlib>
-#include <cstring>
-#include <utility>
-
 #include <executorch/runtime/backend/backend_options_map.h>
 #include <executorch/runtime/backend/options.h>
 #include <executorch/runtime/executor/method_meta.h>
 #include <fmt/format.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <utility>
 
 #include "device/host/host_stream.h"
 
@@ -25,16 +25,26 @@ namespace {
 
 ScalarType scalar_type(DType dtype) {
   switch (dtype) {
-    case DType::kFloat32: return ScalarType::Float;
-    case DType::kFloat16: return ScalarType::Half;
-    case DType::kBFloat16: return ScalarType::BFloat16;
-    case DType::kFloat64: return ScalarType::Double;
-    case DType::kInt8: return ScalarType::Char;
-    case DType::kUInt8: return ScalarType::Byte;
-    case DType::kInt16: return ScalarType::Short;
-    case DType::kInt32: return ScalarType::Int;
-    case DType::kInt64: return ScalarType::Long;
-    case DType::kBool: return ScalarType::Bool;
+    case DType::kFloat32:
+      return ScalarType::Float;
+    case DType::kFloat16:
+      return ScalarType::Half;
+    case DType::kBFloat16:
+      return ScalarType::BFloat16;
+    case DType::kFloat64:
+      return ScalarType::Double;
+    case DType::kInt8:
+      return ScalarType::Char;
+    case DType::kUInt8:
+      return ScalarType::Byte;
+    case DType::kInt16:
+      return ScalarType::Short;
+    case DType::kInt32:
+      return ScalarType::Int;
+    case DType::kInt64:
+      return ScalarType::Long;
+    case DType::kBool:
+      return ScalarType::Bool;
   }
   return ScalarType::Undefined;
 }
@@ -52,21 +62,31 @@ bool share_packed_weights() {
 
 }  // namespace
 
-/// What is given to Method::set_input, kept so that a run without a change gives nothing.
+/// A tensor for Method::set_input, which takes over its extents and address.
 struct CpuContext::Input {
   Input(ScalarType scalar_type, std::size_t rank)
       : type(scalar_type), sizes(rank), order(rank), strides(rank) {
     for (std::size_t i = 0; i < rank; ++i) order[i] = static_cast<DimOrderType>(i);
   }
 
+  /// Valid until the next call.
+  TensorImpl& tensor(const Shape& shape, void* data) {
+    StridesType stride = 1;
+    for (std::size_t i = shape.rank(); i-- > 0;) {
+      sizes[i] = static_cast<SizesType>(shape[i]);
+      strides[i] = stride;
+      stride *= static_cast<StridesType>(shape[i]);
+    }
+    // Made anew: a TensorImpl counts its elements once.
+    return impl.emplace(type, static_cast<ssize_t>(shape.rank()), sizes.data(), data, order.data(),
+                        strides.data());
+  }
+
   ScalarType type;
   std::vector<SizesType> sizes;
   std::vector<DimOrderType> order;
   std::vector<StridesType> strides;
-  std::optional<TensorImpl> impl;  ///< Once a shape is set.
-  Shape shape;
-  void* data = nullptr;
-  bool stale = true;
+  std::optional<TensorImpl> impl;
 };
 
 CpuContext::CpuContext(const EngineEntry& entry) : entry_(entry) {
@@ -75,7 +95,10 @@ CpuContext::CpuContext(const EngineEntry& entry) : entry_(entry) {
     inputs_.push_back(std::make_unique<Input>(scalar_type(binding.dtype), binding.shape.rank()));
   }
   num_inputs_ = inputs_.size();
-  outputs_.resize(entry.bindings.size() - num_inputs_, nullptr);
+  for (Arguments* arguments : {&wanted_, &applied_}) {
+    arguments->shapes.resize(num_inputs_);
+    arguments->data.resize(entry.bindings.size(), nullptr);
+  }
 }
 
 Result<std::unique_ptr<ExecutionContext>> CpuContext::create(const et::Program& program,
@@ -130,50 +153,47 @@ Status CpuContext::set_input_shape(std::size_t binding, const Shape& shape) {
     return {Code::kInvalidArgument, fmt::format("input {} has shape {}; at most {} is allowed", binding,
                                                 to_string(shape), to_string(info.max_shape))};
   }
-  Input& input = *inputs_[binding];
-  input.shape = shape;
-  StridesType stride = 1;
-  for (std::size_t i = shape.rank(); i-- > 0;) {
-    input.sizes[i] = static_cast<SizesType>(shape[i]);
-    input.strides[i] = stride;
-    stride *= static_cast<StridesType>(shape[i]);
-  }
-  // Made anew: a TensorImpl counts its elements once.
-  input.impl.emplace(input.type, static_cast<ssize_t>(shape.rank()), input.sizes.data(), input.data,
-                     input.order.data(), input.strides.data());
-  input.stale = true;
+  wanted_.shapes[binding] = shape;
+  ++wanted_.generation;
   return {};
 }
 
 Status CpuContext::bind(std::size_t binding, void* data) {
-  if (binding < num_inputs_) {
-    Input& input = *inputs_[binding];
-    input.data = data;
-    if (input.impl) input.impl->set_data(data);
-    input.stale = true;
-    return {};
-  }
-  const std::size_t output = binding - num_inputs_;
-  const EngineBinding& info = entry_.bindings[binding];
-  const std::size_t bytes =
-      static_cast<std::size_t>(info.max_shape.elements().value_or(0)) * size_of(info.dtype);
-  if (method_->set_output_data_ptr(data, bytes, output) != et::Error::Ok) {
-    return {Code::kInvalidArgument, fmt::format("output {} can't be bound to the given memory", output)};
-  }
-  outputs_[output] = data;
+  wanted_.data[binding] = data;
+  ++wanted_.generation;
   return {};
 }
 
-Status CpuContext::execute() {
+Status CpuContext::apply(const Arguments& arguments) {
+  if (arguments.generation == applied_.generation) return {};
   for (std::size_t i = 0; i < num_inputs_; ++i) {
-    Input& input = *inputs_[i];
-    if (!input.stale) continue;
-    if (method_->set_input(et::EValue(Tensor(&*input.impl)), i) != et::Error::Ok) {
+    if (arguments.data[i] == applied_.data[i] && arguments.shapes[i] == applied_.shapes[i]) continue;
+    TensorImpl& tensor = inputs_[i]->tensor(arguments.shapes[i], arguments.data[i]);
+    if (method_->set_input(et::EValue(Tensor(&tensor)), i) != et::Error::Ok) {
       return {Code::kInvalidArgument,
               fmt::format("input {} of shape {} was refused by method \"{}\" of the CPU program", i,
-                          to_string(input.shape), entry_.name)};
+                          to_string(arguments.shapes[i]), entry_.name)};
     }
-    input.stale = false;
+  }
+  for (std::size_t i = num_inputs_; i < arguments.data.size(); ++i) {
+    if (arguments.data[i] == applied_.data[i]) continue;
+    const EngineBinding& info = entry_.bindings[i];
+    const std::size_t bytes =
+        static_cast<std::size_t>(info.max_shape.elements().value_or(0)) * size_of(info.dtype);
+    if (method_->set_output_data_ptr(arguments.data[i], bytes, i - num_inputs_) != et::Error::Ok) {
+      return {Code::kInvalidArgument,
+              fmt::format("output {} can't be bound to the given memory", i - num_inputs_)};
+    }
+  }
+  applied_ = arguments;
+  return {};
+}
+
+Status CpuContext::execute(const Arguments& arguments) {
+  if (Status s = apply(arguments); !s) {
+    applied_.generation = 0;  // Some of them are.
+    applied_.data.assign(applied_.data.size(), nullptr);
+    return s;
   }
   if (const et::Error error = method_->execute(); error != et::Error::Ok) {
     return {Code::kInternal,
@@ -183,21 +203,50 @@ Status CpuContext::execute() {
   return {};
 }
 
-Status CpuContext::enqueue(Stream& stream, bool wait) {
-  for (std::size_t i = 0; i < num_inputs_; ++i) {
-    if (!inputs_[i]->impl) return {Code::kInternal, fmt::format("input {} has no shape", i)};
+void CpuContext::execute_queued() {
+  Queued run;
+  {
+    const std::lock_guard lock(mutex_);
+    run = std::move(queued_.front());
+    queued_.pop_front();
   }
-  for (std::size_t i = 0; i < outputs_.size(); ++i) {
-    if (outputs_[i] == nullptr) return {Code::kInternal, fmt::format("output {} isn't bound", i)};
+  if (Status s = execute(run.arguments); !s) run.stream->report_fault(std::move(s));
+  const std::lock_guard lock(mutex_);
+  spare_.push_back(std::move(run));
+}
+
+Status CpuContext::enqueue(Stream& stream, bool wait) {
+  for (std::size_t i = 0; i < wanted_.data.size(); ++i) {
+    if (wanted_.data[i] == nullptr) {
+      return {Code::kInternal, fmt::format("binding {} has no address", i)};
+    }
   }
   auto& host = static_cast<HostStream&>(stream);
-  const auto run = [](void* self) {
-    auto& context = *static_cast<CpuContext*>(self);
-    context.result_ = context.execute();
-  };
-  if (!wait) return host.submit(run, this);
-  if (Status s = host.run(run, this); !s) return s;
-  return result_;
+  if (wait) {
+    const auto run = [](void* self) {
+      auto& context = *static_cast<CpuContext*>(self);
+      context.result_ = context.execute(context.wanted_);
+    };
+    if (Status s = host.run(run, this); !s) return s;
+    return result_;
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    Queued queued;
+    if (!spare_.empty()) {
+      queued = std::move(spare_.back());
+      spare_.pop_back();
+    }
+    queued.arguments = wanted_;
+    queued.stream = &host;
+    queued_.push_back(std::move(queued));
+  }
+  Status s = host.submit([](void* self) { static_cast<CpuContext*>(self)->execute_queued(); }, this);
+  if (!s) {
+    const std::lock_guard lock(mutex_);
+    queued_.pop_back();
+  }
+  return s;
 }
 
 Result<Shape> CpuContext::output_shape(std::size_t binding) const {

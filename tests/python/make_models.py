@@ -40,7 +40,10 @@ def _tokens(batch: int, count: int) -> torch.Tensor:
 
 
 def decoder(module: nn.Module, **options: Any) -> bytes:
-    """prefill (1 to MOST tokens) and decode (1): tokens int64 [B, T], position int64 [B]; logits [B, T, 64]."""
+    """prefill (1 to MOST tokens) and decode (1).
+
+    tokens: int64 [B, T]; position: int64 [B]; logits: [B, T, 64].
+    """
     batch = module.layers[0]["attention"].cache.k.shape[0]
     position = torch.zeros(batch, dtype=torch.int64)
     return etrt.export(

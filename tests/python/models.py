@@ -105,7 +105,7 @@ class Decoder(nn.Module):
 class PlainDecoder(nn.Module):
     """Embeds tokens, appends them to a buffer ``cache`` [1, heads, capacity, dim] and attends to it.
 
-    tokens: int64 [1, T]; output: [1, heads, T, dim]. Subclasses say how they append, and what the position is.
+    tokens: int64 [1, T]; output: [1, heads, T, dim]. Subclasses say how they append, and at which position.
     """
 
     def __init__(self, heads: int = 2, capacity: int = 32, dim: int = 4, vocabulary: int = 64) -> None:
@@ -213,7 +213,7 @@ class GatedDelta(nn.Module):
 
 
 class Initial(nn.Module):
-    """x: float32 [4]; adds it to a buffer that starts as 0.5, 1.5, 2.5, 3.5, and returns the buffer before that."""
+    """Adds x (float32 [4]) to a buffer that starts as 0.5, 1.5, 2.5, 3.5; returns the buffer before that."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -226,7 +226,10 @@ class Initial(nn.Module):
 
 
 class Append(nn.Module):
-    """Appends x [1, heads, n, dim] at position (int32 [1]); y[h, t] is the sum of the cache's rows up to x's row t."""
+    """Appends x [1, heads, n, dim] at position (int32 [1]).
+
+    y[h, t] is the sum of the cache's rows up to x's row t.
+    """
 
     def __init__(self, heads: int = 2, capacity: int = 16, dim: int = 4) -> None:
         super().__init__()

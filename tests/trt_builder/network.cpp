@@ -31,42 +31,36 @@ nvinfer1::Dims repeated(std::int32_t rank, int value) {
   return dims(Extents(static_cast<std::size_t>(rank), value));
 }
 
-#if !ETRT_BUILDER_STRONG
-bool is_float(DataType type) { return type == DataType::kFLOAT || type == DataType::kHALF; }
-#endif
-
 /// What shapes are made of.
 constexpr DataType kShapeType =
     ETRT_BUILDER_STRONG ? static_cast<DataType>(8) : DataType::kINT32;  // 8: kINT64
 
 }  // namespace
 
-// TensorRT 8 takes types as hints unless they are set for each layer.
-#if ETRT_BUILDER_STRONG
-#define ETRT_TYPED(layer, type) (void)(type)
-#else
-#define ETRT_TYPED(layer, type)                 \
-  do {                                          \
-    if ((layer) != nullptr && is_float(type)) { \
-      (layer)->setPrecision(type);              \
-      (layer)->setOutputType(0, type);          \
-    }                                           \
-  } while (false)
-#endif
-
 bool has_kv_cache_update() noexcept { return ETRT_BUILDER_KV != 0; }
 
 template <typename Layer>
-ITensor* Network::result(Layer* layer, const char* what) {
+ITensor* Network::result(Layer* layer, DataType type, const char* what) {
   if (layer == nullptr || layer->getOutput(0) == nullptr) {
     throw std::runtime_error(std::string("TensorRT refuses a layer: ") + what);
   }
+#if !ETRT_BUILDER_STRONG
+  // TensorRT 8 takes types as hints unless they are set for each layer.
+  if (type == DataType::kFLOAT || type == DataType::kHALF) {
+    layer->setPrecision(type);
+    layer->setOutputType(0, type);
+  }
+#endif
+  types_[layer->getOutput(0)] = type;
   return layer->getOutput(0);
 }
+
+DataType Network::type(ITensor* tensor) const { return types_.at(tensor); }
 
 ITensor* Network::input(const std::string& name, DataType type, const Extents& shape) {
   ITensor* tensor = network_.addInput(name.c_str(), type, dims(shape));
   if (tensor == nullptr) throw std::runtime_error("TensorRT refuses input " + name);
+  types_[tensor] = type;
   return tensor;
 }
 
@@ -74,7 +68,7 @@ void Network::output(ITensor* tensor, const std::string& name) {
   tensor->setName(name.c_str());
   network_.markOutput(*tensor);
 #if !ETRT_BUILDER_STRONG
-  tensor->setType(tensor->getType());  // Only so does TensorRT 8 keep to it.
+  tensor->setType(type(tensor));  // Only so does TensorRT 8 keep to it.
   tensor->setAllowedFormats(1U << static_cast<unsigned>(nvinfer1::TensorFormat::kLINEAR));
 #endif
 }
@@ -83,8 +77,7 @@ ITensor* Network::constant(const Values& values) {
   std::int64_t count = 1;
   for (const std::int64_t extent : values.shape) count *= extent;
   auto* layer = network_.addConstant(dims(values.shape), {values.type, values.data, count});
-  ETRT_TYPED(layer, values.type);
-  return result(layer, "constant");
+  return result(layer, values.type, "constant");
 }
 
 ITensor* Network::constant(const Extents& shape, std::span<const float> values, DataType type) {
@@ -114,52 +107,45 @@ ITensor* Network::iota(std::int64_t count, const Extents& shape) {
 }
 
 ITensor* Network::cast(ITensor* x, DataType type) {
-  if (x->getType() == type) return x;
+  if (types_.at(x) == type) return x;
   auto* layer = network_.addCast(*x, type);
-  ETRT_TYPED(layer, type);
-  return result(layer, "cast");
+  return result(layer, type, "cast");
 }
 
-ITensor* Network::copy(ITensor* x) { return result(network_.addIdentity(*x), "identity"); }
+ITensor* Network::copy(ITensor* x) { return result(network_.addIdentity(*x), type(x), "identity"); }
 
 ITensor* Network::sigmoid(ITensor* x) {
   auto* layer = network_.addActivation(*x, nvinfer1::ActivationType::kSIGMOID);
-  ETRT_TYPED(layer, x->getType());
-  return result(layer, "sigmoid");
+  return result(layer, type(x), "sigmoid");
 }
 
 ITensor* Network::sqrt(ITensor* x) {
   auto* layer = network_.addUnary(*x, nvinfer1::UnaryOperation::kSQRT);
-  ETRT_TYPED(layer, x->getType());
-  return result(layer, "sqrt");
+  return result(layer, type(x), "sqrt");
 }
 
 ITensor* Network::binary(ElementWiseOperation operation, ITensor* a, ITensor* b) {
   auto* layer = network_.addElementWise(*a, *b, operation);
   const bool compares =
       operation == ElementWiseOperation::kLESS || operation == ElementWiseOperation::kGREATER;
-  if (!compares) ETRT_TYPED(layer, a->getType());
-  return result(layer, "elementwise");
+  return result(layer, compares ? DataType::kBOOL : type(a), "elementwise");
 }
 
 ITensor* Network::select(ITensor* condition, ITensor* yes, ITensor* no) {
   auto* layer = network_.addSelect(*condition, *yes, *no);
-  ETRT_TYPED(layer, yes->getType());
-  return result(layer, "select");
+  return result(layer, type(yes), "select");
 }
 
 ITensor* Network::mean_of_last(ITensor* x) {
   const std::uint32_t axes = 1U << static_cast<unsigned>(x->getDimensions().nbDims - 1);
   auto* layer = network_.addReduce(*x, nvinfer1::ReduceOperation::kAVG, axes, /*keepDimensions=*/true);
-  ETRT_TYPED(layer, x->getType());
-  return result(layer, "mean");
+  return result(layer, type(x), "mean");
 }
 
 ITensor* Network::softmax_of_last(ITensor* x) {
   auto* layer = network_.addSoftMax(*x);
-  ITensor* y = result(layer, "softmax");
+  ITensor* y = result(layer, type(x), "softmax");
   layer->setAxes(1U << static_cast<unsigned>(x->getDimensions().nbDims - 1));
-  ETRT_TYPED(layer, x->getType());
   return y;
 }
 
@@ -167,8 +153,7 @@ ITensor* Network::matmul(ITensor* a, ITensor* b, bool transpose) {
   using nvinfer1::MatrixOperation;
   auto* layer = network_.addMatrixMultiply(*a, MatrixOperation::kNONE, *b,
                                            transpose ? MatrixOperation::kTRANSPOSE : MatrixOperation::kNONE);
-  ETRT_TYPED(layer, a->getType());
-  return result(layer, "matrix product");
+  return result(layer, type(a), "matrix product");
 }
 
 ITensor* Network::linear(ITensor* x, ITensor* weight) {
@@ -178,14 +163,14 @@ ITensor* Network::linear(ITensor* x, ITensor* weight) {
 
 ITensor* Network::reshape(ITensor* x, const Extents& shape) {
   auto* layer = network_.addShuffle(*x);
-  ITensor* y = result(layer, "reshape");
+  ITensor* y = result(layer, type(x), "reshape");
   layer->setReshapeDimensions(dims(shape));
   return y;
 }
 
 ITensor* Network::transpose(ITensor* x, std::initializer_list<int> order) {
   auto* layer = network_.addShuffle(*x);
-  ITensor* y = result(layer, "transpose");
+  ITensor* y = result(layer, type(x), "transpose");
   nvinfer1::Permutation permutation{};
   std::copy(order.begin(), order.end(), permutation.order);
   layer->setFirstTranspose(permutation);
@@ -195,22 +180,22 @@ ITensor* Network::transpose(ITensor* x, std::initializer_list<int> order) {
 ITensor* Network::concat(std::initializer_list<ITensor*> parts, int axis) {
   const std::vector<ITensor*> list(parts);
   auto* layer = network_.addConcatenation(list.data(), static_cast<std::int32_t>(list.size()));
-  ITensor* y = result(layer, "concatenation");
+  ITensor* y = result(layer, type(list[0]), "concatenation");
   layer->setAxis(axis);
   return y;
 }
 
 ITensor* Network::gather(ITensor* x, ITensor* indices, int axis, int batch_dims) {
   auto* layer = network_.addGather(*x, *indices, axis);
-  ITensor* y = result(layer, "gather");
+  ITensor* y = result(layer, type(x), "gather");
   layer->setNbElementWiseDims(batch_dims);
-  ETRT_TYPED(layer, x->getType());
   return y;
 }
 
 ITensor* Network::extent(ITensor* x, int dim) {
-  ITensor* whole = result(network_.addShape(*x), "shape");
-  return result(network_.addSlice(*whole, dims(Extents{dim}), dims(Extents{1}), dims(Extents{1})), "extent");
+  ITensor* whole = result(network_.addShape(*x), kShapeType, "shape");
+  return result(network_.addSlice(*whole, dims(Extents{dim}), dims(Extents{1}), dims(Extents{1})), kShapeType,
+                "extent");
 }
 
 ITensor* Network::shape(std::initializer_list<std::int64_t> numbers) {
@@ -234,7 +219,7 @@ ITensor* Network::add_shapes(ITensor* a, ITensor* b, bool subtract) {
 ITensor* Network::slice(ITensor* x, ITensor* start, ITensor* size) {
   const std::int32_t rank = x->getDimensions().nbDims;
   auto* layer = network_.addSlice(*x, repeated(rank, 0), repeated(rank, 1), repeated(rank, 1));
-  ITensor* y = result(layer, "slice");
+  ITensor* y = result(layer, type(x), "slice");
   layer->setInput(1, *start);
   layer->setInput(2, *size);
   return y;
@@ -243,7 +228,7 @@ ITensor* Network::slice(ITensor* x, ITensor* start, ITensor* size) {
 ITensor* Network::append(ITensor* cache, ITensor* update, ITensor* position) {
 #if ETRT_BUILDER_KV
   return result(network_.addKVCacheUpdate(*cache, *update, *position, nvinfer1::KVCacheMode::kLINEAR),
-                "cache update");
+                type(cache), "cache update");
 #else
   // A select between the old row and the new one, which is safe where input and output share
   // memory: an element of the output depends on no other element of the cache, and computing it

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <deque>
 #include <initializer_list>
+#include <map>
 #include <span>
 #include <string>
 #include <vector>
@@ -37,6 +38,8 @@ class Network {
   /// -1 where a profile decides the extent.
   ITensor* input(const std::string& name, DataType type, const Extents& shape);
   void output(ITensor* tensor, const std::string& name);
+  /// What the tensor was made with; TensorRT 8 answers kFLOAT for some that aren't.
+  DataType type(ITensor* tensor) const;
 
   ITensor* constant(const Values& values);
   /// Copied, and converted to `type`, kFLOAT or kHALF.
@@ -78,12 +81,14 @@ class Network {
   ITensor* append(ITensor* cache, ITensor* update, ITensor* position);
 
  private:
+  /// The layer's output, which has `type`.
   template <typename Layer>
-  ITensor* result(Layer* layer, const char* what);
+  ITensor* result(Layer* layer, DataType type, const char* what);
   std::vector<std::byte>& keep(std::size_t bytes) { return kept_.emplace_back(bytes); }
 
   nvinfer1::INetworkDefinition& network_;
   std::deque<std::vector<std::byte>> kept_;  ///< What constants point to.
+  std::map<ITensor*, DataType> types_;
 };
 
 }  // namespace etrt::trt_builder

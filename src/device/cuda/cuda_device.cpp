@@ -118,12 +118,11 @@ Result<Buffer> CudaDevice::allocate_staging(std::size_t bytes) {
   if (bytes == 0) return Buffer(*this, nullptr, 0);
   const CudaDeviceGuard guard(index_);
   if (!guard.ok()) return guard.status();
+  const std::lock_guard lock(mutex_);
   void* data = nullptr;
-  const cudaError_t error = cudaHostAlloc(&data, bytes, cudaHostAllocPortable);
+  const cudaError_t error = staging_.allocate(bytes, &data);
   if (Status s = cuda_status(error, fmt::format("allocating {} bytes of pinned host memory", bytes)); !s)
     return s;
-  const std::lock_guard lock(mutex_);
-  staging_.insert(data);
   return Buffer(*this, data, bytes);
 }
 
@@ -171,9 +170,8 @@ void CudaDevice::free(void* data, std::size_t /*bytes*/, Event* after) noexcept 
   const CudaDeviceGuard guard(index_);
   const std::lock_guard lock(mutex_);
   cudaError_t error = order_frees(after);
-  const bool pinned = staging_.erase(data) != 0;
-  if (error == cudaSuccess && pinned) error = cudaStreamSynchronize(freer_);
-  if (error == cudaSuccess) error = pinned ? cudaFreeHost(data) : cudaFreeAsync(data, freer_);
+  if (error == cudaSuccess)
+    error = staging_.owns(data) ? staging_.retire(data, freer_) : cudaFreeAsync(data, freer_);
   // A device that has failed answers everything with its error, and its memory goes with the process.
   (void)cuda_status(error, "freeing memory");
 }

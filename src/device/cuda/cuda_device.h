@@ -5,9 +5,9 @@
 #include <cstddef>
 #include <memory>
 #include <mutex>
-#include <unordered_set>
 #include <vector>
 
+#include "device/cuda/pinned_pool.h"
 #include "device/device.h"
 
 namespace etrt {
@@ -15,7 +15,7 @@ namespace etrt {
 class CudaStream;
 
 /// One GPU. Memory comes from a stream-ordered pool of its own; pinned host memory serves
-/// as staging. Freeing device memory never makes the host wait; freeing staging may.
+/// as staging. Freeing memory doesn't make the host wait, but for staging of more than 64 MiB.
 class CudaDevice final : public Device {
  public:
   /// `index` is a CUDA ordinal that is there. Errors: kDevice; kUnsupported for a GPU
@@ -54,8 +54,8 @@ class CudaDevice final : public Device {
   cudaStream_t freer_ = nullptr;  ///< Frees memory once the streams have passed its last use.
   cudaEvent_t passed_ = nullptr;  ///< Guarded by mutex_.
   std::mutex mutex_;
-  std::vector<CudaStream*> streams_;   ///< Guarded by mutex_.
-  std::unordered_set<void*> staging_;  ///< Pinned blocks. Guarded by mutex_.
+  std::vector<CudaStream*> streams_;  ///< Guarded by mutex_.
+  PinnedPool staging_;                ///< Guarded by mutex_.
 };
 
 }  // namespace etrt

@@ -64,7 +64,9 @@ def export_llm(
     if not 2 <= prefill_tokens <= capacity:
         raise ExportError(f"prefill_tokens is {prefill_tokens}; expected 2 to the capacity, {capacity}")
     if capacity > config.context_length:
-        raise ExportError(f"capacity is {capacity}; the model was trained for {config.context_length} positions")
+        raise ExportError(
+            f"capacity is {capacity}; the model was trained for {config.context_length} positions"
+        )
     tell = progress or (lambda stage, done: None)
     tell("reading the weights", 0.0)
     model = load_llama(source, capacity)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from torch import nn
 from torch.nn import functional as F
@@ -24,44 +26,95 @@ class BlockEmbedding(nn.Module):
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
         """int64 [T] -> float32 [T, width]."""
-        count = tokens.shape[0]
-        codes = F.embedding(tokens, self.codes).view(count, self.scales.shape[1], -1)
+        blocks = self.scales.shape[1]
+        codes = F.embedding(tokens, self.codes).view(-1, blocks, self.codes.shape[1] // blocks)
         rows = codes.to(torch.float32) * F.embedding(tokens, self.scales).unsqueeze(-1)
-        return rows.view(count, -1)
+        return rows.view(-1, self.codes.shape[1])
+
+
+class RMSNorm(nn.Module):
+    """x / sqrt(mean(x^2) + epsilon) * weight.
+
+    The mean is a linear layer with epsilon as its bias: XNNPACK has no mean of this shape, and would have to hand
+    every layer back twice.
+    """
+
+    def __init__(self, config: LlamaConfig) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(config.width, device="meta"))
+        self.register_buffer("average", torch.full((1, config.width), 1 / config.width), persistent=False)
+        self.register_buffer("epsilon", torch.tensor([config.norm_epsilon]), persistent=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """[T, width] -> [T, width]."""
+        return x * torch.rsqrt(F.linear(x * x, self.average, self.epsilon)) * self.weight
+
+
+class RotaryLinear(nn.Module):
+    """A projection to heads that are rotated by their token's position.
+
+    The halves that are rotated with one another come from a layer each: XNNPACK can't slice tensors whose extents
+    change from run to run.
+    """
+
+    def __init__(self, width: int, heads: int, head_dim: int) -> None:
+        super().__init__()
+        self.heads, self.half = heads, head_dim // 2
+        self.first = _linear(width, heads * self.half)
+        self.second = _linear(width, heads * self.half)
+
+    def forward(self, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
+        """x [T, width], cos and sin [T, 1, head_dim / 2] -> [T, heads, head_dim]."""
+        a = self.first(x).view(-1, self.heads, self.half)
+        b = self.second(x).view(-1, self.heads, self.half)
+        return torch.cat((a * cos - b * sin, b * cos + a * sin), dim=-1)
+
+
+@dataclass(frozen=True)
+class Place:
+    """What all layers need to know of where the new tokens are."""
+
+    position: torch.Tensor
+    """int64 [1]"""
+    cos: torch.Tensor
+    sin: torch.Tensor
+    """[T, 1, head_dim / 2]"""
+    mask: torch.Tensor
+    """[group * T, capacity]: 0 where a token sees a position, else very negative"""
 
 
 class Attention(nn.Module):
-    """Grouped-query attention of one sequence over its cache."""
+    """Grouped-query attention of one sequence over its cache.
+
+    Shapes are written so that the extent that changes, T, is the one left out (-1) wherever there is a choice:
+    XNNPACK takes such views alone.
+    """
 
     def __init__(self, config: LlamaConfig, capacity: int) -> None:
         super().__init__()
         self.kv_heads, self.head_dim = config.kv_heads, config.head_dim
         self.group = config.heads // config.kv_heads
-        self.q = nn.Linear(config.width, config.heads * self.head_dim, bias=False)
-        self.k = nn.Linear(config.width, config.kv_heads * self.head_dim, bias=False)
-        self.v = nn.Linear(config.width, config.kv_heads * self.head_dim, bias=False)
-        self.o = nn.Linear(config.heads * self.head_dim, config.width, bias=False)
+        self.q = RotaryLinear(config.width, config.heads, self.head_dim)
+        self.k = RotaryLinear(config.width, config.kv_heads, self.head_dim)
+        self.v = _linear(config.width, config.kv_heads * self.head_dim)
+        self.o = _linear(config.heads * self.head_dim, config.width)
         self.cache = KVCache(1, config.kv_heads, capacity, self.head_dim)
 
-    def forward(self, x: torch.Tensor, position: torch.Tensor, rope: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-        """x [T, width], position [1], rope [2, T, 1, head_dim], mask [group * T, capacity] -> [T, width]."""
-        tokens, dim = x.shape[0], self.head_dim
-        q = rotate(self.q(x).view(tokens, -1, dim), rope)
-        k = rotate(self.k(x).view(tokens, -1, dim), rope)
-        v = self.v(x).view(tokens, -1, dim)
-        keys, values = self.cache.update(
-            k.permute(1, 0, 2).unsqueeze(0), v.permute(1, 0, 2).unsqueeze(0), position
-        )
-        keys = keys.view(self.kv_heads, -1, dim)
-        values = values.view(self.kv_heads, -1, dim)
-        # [kv_heads, group * T, dim]: one product for all query heads of a group, so that the cache isn't repeated.
-        q = q.view(tokens, self.kv_heads, self.group, dim).permute(1, 2, 0, 3)
-        q = q.reshape(self.kv_heads, self.group * tokens, dim)
+    def forward(self, x: torch.Tensor, place: Place) -> torch.Tensor:
+        """[T, width] -> [T, width]."""
+        q = self.q(x, place.cos, place.sin)
+        k = self.k(x, place.cos, place.sin).view(1, -1, self.kv_heads, self.head_dim)
+        v = self.v(x).view(1, -1, self.kv_heads, self.head_dim)
+        keys, values = self.cache.update(k.permute(0, 2, 1, 3), v.permute(0, 2, 1, 3), place.position)
+        # One product for all query heads of a group, so that the cache isn't repeated.
+        q = q.view(-1, self.kv_heads, self.group, self.head_dim).permute(1, 2, 0, 3).contiguous()
+        q = q.view(self.kv_heads, -1, self.head_dim)
         # Keys on the left: what a kernel transposes and packs is then the small queries, not the whole cache.
-        scores = torch.bmm(keys, q.permute(0, 2, 1)).permute(0, 2, 1)
-        heads = torch.bmm((scores + mask).softmax(-1), values)
-        heads = heads.view(self.kv_heads, self.group, tokens, dim).permute(2, 0, 1, 3)
-        return self.o(heads.reshape(tokens, self.kv_heads * self.group * dim))
+        scores = torch.bmm(keys.view(self.kv_heads, -1, self.head_dim), q.permute(0, 2, 1)).permute(0, 2, 1)
+        weights = (scores + place.mask).softmax(-1)
+        heads = torch.bmm(weights, values.view(self.kv_heads, -1, self.head_dim))
+        heads = heads.view(self.kv_heads, self.group, -1, self.head_dim).permute(2, 0, 1, 3).contiguous()
+        return self.o(heads.view(-1, self.kv_heads * self.group * self.head_dim))
 
 
 class FeedForward(nn.Module):
@@ -69,9 +122,9 @@ class FeedForward(nn.Module):
 
     def __init__(self, config: LlamaConfig) -> None:
         super().__init__()
-        self.gate = nn.Linear(config.width, config.feed_forward, bias=False)
-        self.up = nn.Linear(config.width, config.feed_forward, bias=False)
-        self.down = nn.Linear(config.feed_forward, config.width, bias=False)
+        self.gate = _linear(config.width, config.feed_forward)
+        self.up = _linear(config.width, config.feed_forward)
+        self.down = _linear(config.feed_forward, config.width)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """[T, width] -> [T, width]."""
@@ -83,14 +136,14 @@ class Layer(nn.Module):
 
     def __init__(self, config: LlamaConfig, capacity: int) -> None:
         super().__init__()
-        self.attention_norm = nn.RMSNorm(config.width, eps=config.norm_epsilon)
+        self.attention_norm = RMSNorm(config)
         self.attention = Attention(config, capacity)
-        self.feed_forward_norm = nn.RMSNorm(config.width, eps=config.norm_epsilon)
+        self.feed_forward_norm = RMSNorm(config)
         self.feed_forward = FeedForward(config)
 
-    def forward(self, x: torch.Tensor, position: torch.Tensor, rope: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-        """As Attention."""
-        x = x + self.attention(self.attention_norm(x), position, rope, mask)
+    def forward(self, x: torch.Tensor, place: Place) -> torch.Tensor:
+        """[T, width] -> [T, width]."""
+        x = x + self.attention(self.attention_norm(x), place)
         return x + self.feed_forward(self.feed_forward_norm(x))
 
 
@@ -106,86 +159,79 @@ class Llama(nn.Module):
         self.config, self.capacity = config, capacity
         self.embedding = BlockEmbedding(table)
         self.layers = nn.ModuleList(Layer(config, capacity) for _ in range(config.layers))
-        self.norm = nn.RMSNorm(config.width, eps=config.norm_epsilon)
-        self.head = nn.Linear(config.width, config.vocabulary, bias=False)
-        self.register_buffer("rope", rope_table(config, capacity))
+        self.norm = RMSNorm(config)
+        self.head = _linear(config.width, config.vocabulary)
+        for name, table in rotary_tables(config, capacity).items():
+            self.register_buffer(name, table, persistent=False)
 
     def forward(self, tokens: torch.Tensor, position: torch.Tensor) -> torch.Tensor:
         """See the class."""
         tokens = tokens.view(-1)
         positions = position + torch.arange(tokens.shape[0])
-        rope = F.embedding(positions, self.rope).view(positions.shape[0], 2, 1, -1).permute(1, 0, 2, 3)
         visible = torch.arange(self.capacity).unsqueeze(0) <= positions.unsqueeze(1)
         group = self.config.heads // self.config.kv_heads
-        mask = torch.where(visible, 0.0, -1e9).repeat(group, 1)
+        place = Place(
+            position,
+            F.embedding(positions, self.cos).unsqueeze(1),
+            F.embedding(positions, self.sin).unsqueeze(1),
+            torch.where(visible, 0.0, -1e9).repeat(group, 1),
+        )
         x = self.embedding(tokens)
         for layer in self.layers:
-            x = layer(x, position, rope, mask)
+            x = layer(x, place)
         return self.head(self.norm(x[-1:]))
 
 
-def rope_table(config: LlamaConfig, capacity: int) -> torch.Tensor:
-    """float32 [capacity, 2 * head_dim]: each position's cosines, then sines, for ``rotate``."""
+def rotary_tables(config: LlamaConfig, capacity: int) -> dict[str, torch.Tensor]:
+    """Cosine and sine of each position's angles: float32 [capacity, head_dim / 2] each."""
     half = config.head_dim // 2
     frequencies = config.rope_base ** (-torch.arange(half, dtype=torch.float64) / half)
     angles = torch.arange(capacity, dtype=torch.float64).unsqueeze(1) * frequencies
-    cos, sin = angles.cos(), angles.sin()
-    return torch.cat((cos, cos, -sin, sin), dim=1).float()
-
-
-def rotate(x: torch.Tensor, rope: torch.Tensor) -> torch.Tensor:
-    """Rotary embedding: x [T, heads, dim], rope [2, T, 1, dim] -> [T, heads, dim]."""
-    half = x.shape[-1] // 2
-    swapped = torch.cat((x[..., half:], x[..., :half]), dim=-1)
-    return x * rope[0] + swapped * rope[1]
+    return {"cos": angles.cos().float(), "sin": angles.sin().float()}
 
 
 def load_llama(file: GgufFile, capacity: int) -> Llama:
     """The model of a GGUF file, in float32.
 
     Raises:
-        ExportError: a weight is missing, or ``capacity`` is more than the model was trained for.
+        ExportError: a weight is missing.
     """
     config = file.config()
-    with torch.device("meta"):
-        model = Llama(config, capacity, Embedding(torch.empty(0), torch.empty(0)))
+    model = Llama(config, capacity, file.embedding("token_embd.weight"))
     weights = {
-        "embedding.codes": (table := file.embedding("token_embd.weight")).codes,
-        "embedding.scales": table.scales,
         "head.weight": file.weight("token_embd.weight"),
         "norm.weight": file.weight("output_norm.weight"),
-        "rope": rope_table(config, capacity),
     }
-    parts = {
-        "attention_norm": "attn_norm",
-        "attention.q": "attn_q",
-        "attention.k": "attn_k",
-        "attention.v": "attn_v",
-        "attention.o": "attn_output",
-        "feed_forward_norm": "ffn_norm",
-        "feed_forward.gate": "ffn_gate",
-        "feed_forward.up": "ffn_up",
-        "feed_forward.down": "ffn_down",
-    }
-    for layer in range(config.layers):
-        for name, stored in parts.items():
-            weight = file.weight(f"blk.{layer}.{stored}.weight")
-            if stored in ("attn_q", "attn_k"):
-                weight = _half_rotation(weight, config.head_dim)
-            if stored == "attn_q":
-                weight = weight * config.head_dim**-0.5
-            weights[f"layers.{layer}.{name}.weight"] = weight
-        for buffer in ("k", "v"):
-            shape = model.layers[layer].attention.cache.k.shape
-            weights[f"layers.{layer}.attention.cache.{buffer}"] = torch.zeros(shape)
-    model.embedding.register_buffer("codes", table.codes.to("meta"))
-    model.embedding.register_buffer("scales", table.scales.to("meta"))
-    model.load_state_dict(weights, assign=True)
+    for index in range(config.layers):
+
+        def stored(name: str, block: str = f"blk.{index}") -> torch.Tensor:
+            return file.weight(f"{block}.{name}.weight")
+
+        layer = {
+            "attention_norm": stored("attn_norm"),
+            "attention.v": stored("attn_v"),
+            "attention.o": stored("attn_output"),
+            "feed_forward_norm": stored("ffn_norm"),
+            "feed_forward.gate": stored("ffn_gate"),
+            "feed_forward.up": stored("ffn_up"),
+            "feed_forward.down": stored("ffn_down"),
+        }
+        # Scores are divided by sqrt(head_dim): here once, not in each run.
+        q = stored("attn_q") * config.head_dim**-0.5
+        layer["attention.q.first"], layer["attention.q.second"] = _halves(q, config.head_dim)
+        layer["attention.k.first"], layer["attention.k.second"] = _halves(stored("attn_k"), config.head_dim)
+        weights |= {f"layers.{index}.{name}.weight": weight for name, weight in layer.items()}
+    model.load_state_dict(weights, strict=False, assign=True)
     return model.eval().requires_grad_(False)
 
 
-def _half_rotation(weight: torch.Tensor, head_dim: int) -> torch.Tensor:
-    """Rows of a q or k projection from llama.cpp's order (rotated pairs side by side) to halves."""
-    rows, width = weight.shape
-    pairs = weight.view(rows // head_dim, head_dim // 2, 2, width)
-    return pairs.transpose(1, 2).reshape(rows, width).contiguous()
+def _halves(weight: torch.Tensor, head_dim: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Rows of a rotated projection: llama.cpp stores those that are rotated together side by side."""
+    pairs = weight.view(-1, head_dim // 2, 2, weight.shape[1])
+    first, second = pairs.unbind(2)
+    return first.reshape(-1, weight.shape[1]), second.reshape(-1, weight.shape[1])
+
+
+def _linear(width: int, outputs: int) -> nn.Linear:
+    """Without memory: the weight is assigned."""
+    return nn.Linear(width, outputs, bias=False, device="meta")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
+
 from etrt.errors import ExportError
 from etrt.llm.gguf_file import GgufFile
-from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
 # Values of tokenizer.ggml.token_type.
 _CONTROL, _USER_DEFINED = 3, 4
@@ -31,6 +32,10 @@ def build_tokenizer(file: GgufFile) -> Tokenizer:
         [AddedToken(t, normalized=False) for t, type_ in zip(tokens, types, strict=True) if type_ == _CONTROL]
     )
     tokenizer.add_tokens(
-        [AddedToken(t, normalized=False) for t, type_ in zip(tokens, types, strict=True) if type_ == _USER_DEFINED]
+        [
+            AddedToken(t, normalized=False)
+            for t, type_ in zip(tokens, types, strict=True)
+            if type_ == _USER_DEFINED
+        ]
     )
     return tokenizer

@@ -44,13 +44,15 @@ class TensorRTBackend(BackendDetails):
     @staticmethod
     def preprocess(edge_program: ExportedProgram, compile_specs: list[CompileSpec]) -> PreprocessResult:
         """One method with one partition, called ``forward``."""
-        return TensorRTBackend.preprocess_multimethod({"forward": [edge_program]}, {"forward": [compile_specs]})[
-            "forward"
-        ][0]
+        return TensorRTBackend.preprocess_multimethod(
+            {"forward": [edge_program]}, {"forward": [compile_specs]}
+        )["forward"][0]
 
     @classmethod
     def preprocess_multimethod(
-        cls, edge_programs: dict[str, list[ExportedProgram]], compile_specs: dict[str, list[list[CompileSpec]]]
+        cls,
+        edge_programs: dict[str, list[ExportedProgram]],
+        compile_specs: dict[str, list[list[CompileSpec]]],
     ) -> dict[str, list[PreprocessResult]]:
         """See BackendDetails. Raises ExportError."""
         options = _common_options(compile_specs)
@@ -66,8 +68,12 @@ class TensorRTBackend(BackendDetails):
                 entries[method, index] = make_entry(name, method, program, mine, ids)
         reconcile(list(entries.values()))
         built = builder.build(list(entries.values()), options)
-        model_id = options.model_id or default_model_id((ids[use.method, use.name], use.tensor) for use in states)
-        engine_of = {name: StoredEngine.of(builder.kind, engine) for engine in built for name in engine.entries}
+        model_id = options.model_id or default_model_id(
+            (ids[use.method, use.name], use.tensor) for use in states
+        )
+        engine_of = {
+            name: StoredEngine.of(builder.kind, engine) for engine in built for name in engine.entries
+        }
 
         results: dict[str, list[PreprocessResult]] = {method: [] for method in edge_programs}
         for (method, index), entry in entries.items():
@@ -78,7 +84,8 @@ class TensorRTBackend(BackendDetails):
             store = NamedDataStore()
             engine.add_to(store)
             header = blob.Blob(
-                bindings=[_binding(t, True) for t in entry.inputs] + [_binding(t, False) for t in entry.outputs],
+                bindings=[_binding(t, True) for t in entry.inputs]
+                + [_binding(t, False) for t in entry.outputs],
                 aliases=_aliases(entry),
                 hardware_compatible=engine.built.hardware_compatible,
                 target_platform=engine.built.target_platform,
@@ -86,9 +93,9 @@ class TensorRTBackend(BackendDetails):
                 engine_entry=engine.built.entries[entry.name],
                 engine_digest=engine.digest,
                 engine_key=engine.key,
-                model_id=model_id if entry.states else "",
+                model_id=model_id if uses else "",
                 states=[
-                    _state(entry, state, uses[state.id], options.initial_lengths.get(method, {}), store)
+                    _state(entry, state, uses.get(state.id), options.initial_lengths.get(method, {}), store)
                     for state in entry.states
                 ],
                 position=None
@@ -125,7 +132,9 @@ class StoredEngine:
 def _common_options(compile_specs: dict[str, list[list[CompileSpec]]]) -> Options:
     found = [Options.from_specs(specs) for lists in compile_specs.values() for specs in lists]
     if any(options != found[0] for options in found):
-        raise ExportError("the methods' partitioners have different settings; give all methods one TensorRTPartitioner")
+        raise ExportError(
+            "the methods' partitioners have different settings; give all methods one TensorRTPartitioner"
+        )
     return found[0]
 
 
@@ -135,18 +144,26 @@ def _binding(tensor: Tensor, is_input: bool) -> blob.Binding:
 
 def _aliases(entry: EngineEntry) -> list[blob.Alias]:
     return [
-        blob.Alias(output=s.output, input=s.input, kind="kv_cache_update", ownership="session", state=s.id)
+        blob.Alias(
+            s.output, s.input, "kv_cache_update", s.ownership, s.id if s.ownership == "session" else ""
+        )
         for s in entry.states
         if s.in_place and s.output
     ]
 
 
 def _state(
-    entry: EngineEntry, state: EngineState, use: BufferUse, lengths: Mapping[str, int], store: NamedDataStore
+    entry: EngineEntry,
+    state: EngineState,
+    use: BufferUse | None,
+    lengths: Mapping[str, int],
+    store: NamedDataStore,
 ) -> blob.State:
+    """``use``: None of the caller's caches, whose contents and length are the caller's business."""
     # The builder may have chosen another dtype than the buffer has.
     binding = next(t for t in entry.inputs if t.name == state.input)
-    length = lengths.get(use.name, 0)
+    assert (use is not None) == (state.ownership == "session")
+    length = 0 if use is None else lengths.get(use.name, 0)
     if state.sequence_dim is not None and not 0 <= length <= binding.shape[state.sequence_dim]:
         raise ExportError(
             f"initial length of state {state.id!r} is {length}; its capacity is {binding.shape[state.sequence_dim]}"
@@ -156,11 +173,11 @@ def _state(
         input=state.input,
         output=state.output,
         update="in_place" if state.in_place else "swap",
-        ownership="session",
+        ownership=state.ownership,
         dtype=_dtype(binding.dtype),
         shape=list(binding.shape),
         sequence_dim=state.sequence_dim,
-        initial_key=store_initial(store, use.tensor.detach().to(binding.dtype)),
+        initial_key="" if use is None else store_initial(store, use.tensor.detach().to(binding.dtype)),
         initial_length=0 if state.sequence_dim is None else length,
     )
 

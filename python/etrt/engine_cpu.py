@@ -26,7 +26,6 @@ class CpuEngineBuilder:
     """Linear layers and what else it takes to XNNPACK; the rest to ExecuTorch's own kernels."""
 
     kind = "cpu"
-    ownerships = ("session",)
 
     def ops_to_not_decompose(
         self, program: ExportedProgram

@@ -15,6 +15,7 @@ from torch.export.graph_signature import (
     TensorArgument,
 )
 
+from etrt.caller import lower_updates
 from etrt.engines import EngineEntry, EngineState, Tensor
 from etrt.errors import ExportError
 from etrt.position import find_position, is_kv_update, kv_arguments
@@ -31,10 +32,19 @@ def output_binding(state_id: str) -> str:
     return f"next_state.{state_id}"
 
 
+def updated_binding(cache: str) -> str:
+    """Binding through which an engine writes a cache of the caller, an input of that name."""
+    return f"next.{cache}"
+
+
 def make_entry(
-    name: str, method: str, program: ExportedProgram, states: Sequence[BufferUse], ids: dict[tuple[str, str], str]
+    name: str,
+    method: str,
+    program: ExportedProgram,
+    states: Sequence[BufferUse],
+    ids: dict[tuple[str, str], str],
 ) -> EngineEntry:
-    """Makes the states of ``program`` user inputs and outputs, after its own.
+    """Makes the states of ``program`` user inputs and outputs, after its own, and the caller's caches outputs.
 
     Args:
         program: a partition in edge dialect, changed in place.
@@ -45,6 +55,7 @@ def make_entry(
         ExportError: an input or output that isn't a tensor; a mutation of something that isn't a state; a position that
             can't be told to the run time.
     """
+    updates = lower_updates(program)
     graph = program.graph
     nodes = {node.name: node for node in graph.nodes}
     uses = {use.name: use for use in states}
@@ -59,17 +70,21 @@ def make_entry(
     results = {spec.arg.name: node for spec, node in zip(signature.output_specs, graph.output_node().args[0])}
     own_outputs = [s for s in signature.output_specs if s.kind == OutputKind.USER_OUTPUT]
     written = [use for use in ordered if use.mutation is not None]
+    kept = [updates[s.arg.name] for s in own if s.arg.name in updates]
     for spec in signature.output_specs:
         if spec.kind != OutputKind.USER_OUTPUT and spec.target not in uses:
             raise ExportError(f"method {method!r}: {spec.kind.name} of {spec.target!r} can't be in an engine")
     outputs = [results[s.arg.name] for s in own_outputs]
-    next_states = [nodes[str(use.mutation)] for use in written]
+    # One that is an output already is there where nothing else keeps it.
+    kept_outputs = [node for node in kept if node not in outputs]
+    next_states = kept_outputs + [nodes[str(use.mutation)] for use in written]
     graph.output_node().args = (tuple(outputs + next_states),)
 
     program._graph_signature = ExportGraphSignature(
         input_specs=[*lifted, *own, *state_inputs],
         output_specs=[
-            OutputSpec(OutputKind.USER_OUTPUT, TensorArgument(node.name), None) for node in outputs + next_states
+            OutputSpec(OutputKind.USER_OUTPUT, TensorArgument(node.name), None)
+            for node in outputs + next_states
         ],
     )
     for use in ordered:
@@ -84,12 +99,24 @@ def make_entry(
         _tensor(input_binding(ids[method, use.name]), nodes[use.placeholder], f"{where}: state {use.name}")
         for use in ordered
     ]
-    bindings = [_tensor(f"output_{i}", node, f"{where}: output {i}") for i, node in enumerate(outputs)]
+    bindings = [
+        _tensor(
+            updated_binding(kv_arguments(node)[0].name) if node in kept else f"output_{i}",
+            node,
+            f"{where}: output {i}",
+        )
+        for i, node in enumerate(outputs)
+    ]
+    bindings += [
+        _tensor(updated_binding(kv_arguments(node)[0].name), node, f"{where}: {node.name}")
+        for node in kept_outputs
+    ]
     bindings += [
         _tensor(output_binding(ids[method, use.name]), nodes[str(use.mutation)], f"{where}: state {use.name}")
         for use in written
     ]
     described = [_state(use, ids[method, use.name], nodes) for use in ordered]
+    described += [_caller_state(node) for node in kept]
     return EngineEntry(name, method, program, inputs, bindings, described, position)
 
 
@@ -101,6 +128,11 @@ def _reorder_placeholders(graph: torch.fx.Graph, order: list[torch.fx.Node]) -> 
                 anchor = anchor.next
                 continue
             anchor.prepend(node)
+
+
+def _caller_state(node: torch.fx.Node) -> EngineState:
+    cache, _, _, dim = kv_arguments(node)
+    return EngineState(f"argument.{cache.name}", cache.name, updated_binding(cache.name), True, dim, "caller")
 
 
 def _state(use: BufferUse, id_: str, nodes: dict[str, torch.fx.Node]) -> EngineState:

@@ -116,7 +116,6 @@ class _TensorRTBuilder:
     """What the engines for TensorRT and TensorRT-RTX have in common."""
 
     kind: str
-    ownerships = ("session",)
 
     def ops_to_not_decompose(
         self, program: ExportedProgram
@@ -223,6 +222,12 @@ def _settle_states(parts: Sequence[Part]) -> None:
         possible = kv_update.candidates(part.graph_module, part.interface.outputs)
         for state in part.leader.states:
             if state.in_place and state.output and state.output not in possible:
+                if state.ownership == "caller":
+                    raise ExportError(
+                        f"method {part.leader.method!r}: TensorRT can't update cache {state.id!r} of the caller in "
+                        "place: that takes a cache [batch, heads, capacity, head_dim] of fp32, fp16 or bf16 that the "
+                        "method doesn't read apart from its update"
+                    )
                 refused[state.id] = part.leader.method
     for id_, method in refused.items():
         _LOG.warning(
@@ -233,16 +238,20 @@ def _settle_states(parts: Sequence[Part]) -> None:
         )
     for part in parts:
         for entry in part.entries:
-            entry.states = [replace(s, in_place=s.in_place and s.id not in refused) for s in entry.states]
+            entry.states = [
+                replace(s, in_place=s.in_place and (s.ownership == "caller" or s.id not in refused))
+                for s in entry.states
+            ]
         in_place = [s.output for s in part.leader.states if s.in_place and s.output]
         kv_update.lower(part.graph_module, part.interface.outputs, in_place)
 
 
 def _halve_states(parts: Sequence[Part]) -> set[str]:
-    """Makes float32 states that are in place float16; returns their bindings."""
+    """Makes float32 states of the session that are in place float16; returns their bindings."""
     halves: set[str] = set()
     for part in parts:
-        names = {name for s in part.leader.states if s.in_place for name in (s.input, s.output)}
+        states = [s for s in part.leader.states if s.in_place and s.ownership == "session"]
+        names = {name for s in states for name in (s.input, s.output)}
         tensors = [*part.leader.inputs, *part.leader.outputs]
         halves |= {t.name for t in tensors if t.name in names and t.dtype == torch.float32}
     for part in parts:

@@ -41,6 +41,8 @@ class EngineState:
     in_place: bool
     """The output is a kv_cache_update of the input: it may share its memory."""
     sequence_dim: int | None
+    ownership: str = "session"
+    """"caller": the input is one of the delegate's own, always in place, and its dtype stays."""
 
 
 @dataclass
@@ -48,7 +50,8 @@ class EngineEntry:
     """One partition of one method, as an engine's builder gets it.
 
     ``program`` is in edge dialect. Its user inputs are ``inputs`` and its user outputs ``outputs``, in that
-    order: the delegate's own first, then those of states. It has no mutation left.
+    order: the delegate's own first, then those of states; among the outputs the caller's caches come before the
+    session's states. It has no mutation left.
     """
 
     name: str
@@ -75,7 +78,6 @@ class EngineBuilder(Protocol):
     """Builds engines of one kind."""
 
     kind: str
-    ownerships: tuple[str, ...]
 
     def ops_to_not_decompose(
         self, program: ExportedProgram

@@ -14,6 +14,7 @@ from executorch.exir.passes import MemoryPlanningPass
 from torch import nn
 from torch.export import ExportedProgram
 
+from etrt.caller import Ownership
 from etrt.errors import ExportError
 from etrt.kv_cache import KVCache
 from etrt.partitioner import TensorRTPartitioner
@@ -57,7 +58,7 @@ def export(
     dynamic_shapes: Mapping[str, Any] | Any = None,
     *,
     engine: str = "cpu",
-    ownership: str = "session",
+    ownership: Ownership = "session",
     model_id: str | None = None,
     state_ids: Mapping[str, Mapping[str, str]] | None = None,
     initial_lengths: Mapping[str, Mapping[str, int]] | None = None,
@@ -92,7 +93,9 @@ def export(
     shapes = _by_method("dynamic_shapes", dynamic_shapes, methods)
     clash = sorted(set(constant_methods or {}) & set(methods))
     if clash:
-        raise ExportError(f"constant_methods and methods both have {clash[0]!r}; give one of them another name")
+        raise ExportError(
+            f"constant_methods and methods both have {clash[0]!r}; give one of them another name"
+        )
 
     lengths = {name: dict(by_buffer) for name, by_buffer in (initial_lengths or {}).items()}
     for name, method in methods.items():
@@ -120,10 +123,14 @@ def _by_method(what: str, given: Any, methods: Mapping[str, Method]) -> dict[str
     if given is None:
         return {}
     if not isinstance(given, Mapping):
-        raise ExportError(f"{what} is a {type(given).__name__}; with several methods it is a dict: method -> {what}")
+        raise ExportError(
+            f"{what} is a {type(given).__name__}; with several methods it is a dict: method -> {what}"
+        )
     unknown = sorted(set(given) - set(methods))
     if unknown:
-        raise ExportError(f"{what} has {unknown[0]!r}, which is no method; the methods are {', '.join(methods)}")
+        raise ExportError(
+            f"{what} has {unknown[0]!r}, which is no method; the methods are {', '.join(methods)}"
+        )
     return dict(given)
 
 
@@ -132,7 +139,9 @@ def _trace(name: str, method: Method, examples: Sequence[Any] | None, shapes: An
         return method
     if isinstance(method, tuple):
         if len(method) != 2:
-            raise ExportError(f"method {name!r} is a tuple of {len(method)}; expected (module, example inputs)")
+            raise ExportError(
+                f"method {name!r} is a tuple of {len(method)}; expected (module, example inputs)"
+            )
         method, examples = method
     if not isinstance(method, nn.Module):
         raise ExportError(

@@ -21,6 +21,12 @@ NAME = "etrt::kv_cache_update"
 
 _LIBRARY = torch.library.Library("etrt", "FRAGMENT")
 _LIBRARY.define("kv_cache_update(Tensor cache, Tensor update, Tensor position, int sequence_dim=2) -> Tensor")
+# While a method is lowered: an update whose result is the new value of a cache that the caller owns.
+_LIBRARY.define(
+    "callers_kv_cache_update(Tensor cache, Tensor update, Tensor position, int sequence_dim=2) -> Tensor"
+)
+# While a method is lowered: ``value``, for which ``kept`` has to be computed as well.
+_LIBRARY.define("with_update(Tensor value, Tensor kept) -> Tensor")
 _LIBRARY.define(
     "kv_cache_update.out(Tensor cache, Tensor update, Tensor position, int sequence_dim=2, *, Tensor(a!) out)"
     " -> Tensor(a!)"
@@ -46,9 +52,7 @@ def check_arguments(
             f"kv_cache_update: update is {_dtype(update)}, cache is {_dtype(cache)}; cast the update to the cache's dtype"
         )
     same_rank = update.dim() == rank
-    if not same_rank or any(
-        d != sequence_dim and update.shape[d] != cache.shape[d] for d in range(rank)
-    ):
+    if not same_rank or any(d != sequence_dim and update.shape[d] != cache.shape[d] for d in range(rank)):
         expected = ["T" if d == sequence_dim else str(cache.shape[d]) for d in range(rank)]
         raise ValueError(
             f"kv_cache_update: update is {list(update.shape)}; a cache of {list(cache.shape)} with sequence_dim "
@@ -68,7 +72,11 @@ def check_arguments(
             return
     raise ValueError(
         f"kv_cache_update: position is {list(position.shape)}; expected a scalar, [1], "
-        + (f"[{rows}] (a start for each batch row)" if rows > 1 else f"[{tokens}] (an index for each new row)")
+        + (
+            f"[{rows}] (a start for each batch row)"
+            if rows > 1
+            else f"[{tokens}] (an index for each new row)"
+        )
     )
 
 
@@ -119,11 +127,22 @@ def _dtype(tensor: torch.Tensor) -> str:
     return str(tensor.dtype).removeprefix("torch.")
 
 
+@torch.library.impl(_LIBRARY, "callers_kv_cache_update", "CompositeExplicitAutograd")
 @torch.library.impl(_LIBRARY, "kv_cache_update", "CompositeExplicitAutograd")
 def _functional(
     cache: torch.Tensor, update: torch.Tensor, position: torch.Tensor, sequence_dim: int = 2
 ) -> torch.Tensor:
     return write_rows(cache.clone(), update, position, sequence_dim)
+
+
+@torch.library.impl(_LIBRARY, "with_update", "CompositeExplicitAutograd")
+def _with_update(value: torch.Tensor, kept: torch.Tensor) -> torch.Tensor:
+    return value.clone()
+
+
+@torch.library.register_fake("etrt::with_update", lib=_LIBRARY)
+def _fake_with_update(value: torch.Tensor, kept: torch.Tensor) -> torch.Tensor:
+    return torch.empty_like(value)
 
 
 @torch.library.impl(_LIBRARY, "kv_cache_update.out", "CompositeExplicitAutograd")
@@ -141,6 +160,7 @@ def _out(
     return write_rows(out, update, position, sequence_dim)
 
 
+@torch.library.register_fake("etrt::callers_kv_cache_update", lib=_LIBRARY)
 @torch.library.register_fake(NAME, lib=_LIBRARY)
 def _fake(
     cache: torch.Tensor, update: torch.Tensor, position: torch.Tensor, sequence_dim: int = 2

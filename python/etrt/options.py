@@ -20,7 +20,8 @@ class Options:
     """Settings of one export, alike for all of its methods."""
 
     engine: str = "cpu"
-    ownership: str = "session"
+    ownership: str | Mapping[str, str] = "session"
+    """Of all buffers, or by fully qualified name; "session" where absent."""
     model_id: str | None = None
     """None: made from the states, see ``etrt.states.default_model_id``."""
     state_ids: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
@@ -36,7 +37,9 @@ class Options:
             try:
                 json.dumps(value)
             except TypeError:
-                raise ExportError(f"engine option {name} is a {type(value).__name__}; expected numbers, strings or lists of them") from None
+                raise ExportError(
+                    f"engine option {name} is a {type(value).__name__}; expected numbers, strings or lists of them"
+                ) from None
         return [CompileSpec(SPEC_KEY, json.dumps(asdict(self), sort_keys=True).encode())]
 
     @staticmethod

@@ -10,12 +10,15 @@ import torch
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, OutputKind, TensorArgument
 
+from etrt.caller import Ownership, is_callers
 
-def separate_outputs(program: ExportedProgram) -> ExportedProgram:
+
+def separate_outputs(program: ExportedProgram, ownership: Ownership = "session") -> ExportedProgram:
     """The program with a clone() for each output that would share its node; as it was if there is none.
 
     Args:
         program: in ATen's dialect, before decompositions.
+        ownership: who owns the buffers. The caller's may be their own new values.
     """
     if not _may_share(program):
         return program
@@ -29,7 +32,11 @@ def separate_outputs(program: ExportedProgram) -> ExportedProgram:
     for index, (spec, node) in enumerate(zip(specs, results)):
         if not isinstance(node, torch.fx.Node) or not isinstance(node.meta.get("val"), torch.Tensor):
             continue
-        is_input = node.op == "placeholder" and (spec.kind == OutputKind.BUFFER_MUTATION or node.name in buffers)
+        if spec.kind == OutputKind.BUFFER_MUTATION and is_callers(ownership, str(spec.target)):
+            continue
+        is_input = node.op == "placeholder" and (
+            spec.kind == OutputKind.BUFFER_MUTATION or node.name in buffers
+        )
         if node in taken or is_input:
             with graph.inserting_before(output):
                 copy = graph.call_function(torch.ops.aten.clone.default, (node,))
@@ -55,4 +62,8 @@ def _may_share(program: ExportedProgram) -> bool:
             operands = [arg for arg in node.args if isinstance(arg, torch.fx.Node)]
             if node in returned or any(arg in returned or arg.op == "placeholder" for arg in operands[1:]):
                 return True
-    return any(node.op == "placeholder" and node.name in buffers for node in returned if isinstance(node, torch.fx.Node))
+    return any(
+        node.op == "placeholder" and node.name in buffers
+        for node in returned
+        if isinstance(node, torch.fx.Node)
+    )

@@ -13,9 +13,10 @@ from torch.export.graph_signature import OutputKind
 
 import etrt.ops  # noqa: F401  (registers the operator)
 from etrt.backend import TensorRTBackend
+from etrt.caller import Ownership, callers_buffers, check_ownership, keep_above
 from etrt.engines import find_engine_builder
 from etrt.errors import ExportError
-from etrt.options import OWNERSHIPS, Options
+from etrt.options import Options
 from etrt.outputs import separate_outputs
 
 _TAG = "etrt"
@@ -30,7 +31,9 @@ class TensorRTPartitioner(Partitioner):
 
     Args:
         engine: kind of engine to build: "cpu", "tensorrt" or "tensorrt_rtx".
-        ownership: who owns the states' memory: "session".
+        ownership: who owns the states' memory. "session": they are no arguments, and a run finds them in the session
+            that is selected. "caller": buffers stay above the delegate, in the program's own memory. Or a dict:
+            fully qualified name of a buffer -> one of these. Inputs that a method changes are the caller's anyway.
         model_id: namespace of the state ids; None makes one from the states.
         state_ids: method -> fully qualified name of a buffer -> state id.
         initial_lengths: method -> fully qualified name of a buffer -> positions valid at the start.
@@ -43,7 +46,7 @@ class TensorRTPartitioner(Partitioner):
     def __init__(
         self,
         engine: str = "cpu",
-        ownership: str = "session",
+        ownership: Ownership = "session",
         model_id: str | None = None,
         state_ids: Mapping[str, Mapping[str, str]] | None = None,
         initial_lengths: Mapping[str, Mapping[str, int]] | None = None,
@@ -51,13 +54,10 @@ class TensorRTPartitioner(Partitioner):
     ) -> None:
         super().__init__()
         self._builder = find_engine_builder(engine)
-        if ownership not in OWNERSHIPS:
-            raise ExportError(f"ownership is {ownership!r}; expected one of {', '.join(OWNERSHIPS)}")
-        if ownership not in self._builder.ownerships:
-            raise ExportError(
-                f"engine {engine!r} can't build ownership {ownership!r}; it builds {', '.join(self._builder.ownerships)}"
-            )
-        self._options = Options(engine, ownership, model_id, state_ids or {}, initial_lengths or {}, engine_options or {})
+        check_ownership(ownership)
+        self._options = Options(
+            engine, ownership, model_id, state_ids or {}, initial_lengths or {}, engine_options or {}
+        )
         self._builder.check_options(self._options)
         self._specs = self._options.to_specs()
 
@@ -77,12 +77,21 @@ class TensorRTPartitioner(Partitioner):
                 node.meta["delegation_tag"] = _TAG
         tag_constant_data(exported_program)
         tag_mutated_buffer(exported_program)
+        above = callers_buffers(exported_program, self._options.ownership)
+        for node in exported_program.graph.nodes:
+            if node.op == "placeholder" and node.name in above:
+                node.meta.pop("delegation_tag", None)
+                # ExecuTorch drops a buffer's contents unless told to keep them; its memory then holds anything.
+                node.meta["et_init_buffer"] = True
         spec = DelegationSpec(TensorRTBackend.__name__, self._specs)
         return PartitionResult(tagged_exported_program=exported_program, partition_tags={_TAG: spec})
 
     def transform_for_pre_decomposition(self, exported_program: ExportedProgram) -> ExportedProgram:
-        """Gives every output of the method and every new value of a buffer a node of its own, by copying."""
-        return separate_outputs(exported_program)
+        """Leaves the caller's caches where they are; gives every output of the method and every new value of the
+        session's states a node of its own, by copying."""
+        return separate_outputs(
+            keep_above(exported_program, self._options.ownership), self._options.ownership
+        )
 
     def ops_to_not_decompose(
         self, ep: ExportedProgram

@@ -4,8 +4,7 @@ Recognised, for a buffer ``cache`` whose new value is the result and that nothin
 
 * ``cache.index_copy_(d, index, update)``, ``cache[:, :, index] = update``, ``cache.index_put_((None, None, index), update)``
 * ``cache[arange(B), :, index] = update`` with a start for each batch row
-* ``cache[:, :, p : p + T] = update``, ``cache.narrow(2, p, T).copy_(update)``, ``cache[:, :, p] = update`` with
-  ``p = position.item()``
+* ``cache[:, :, p : p + T] = update``, ``cache.narrow(2, p, T).copy_(update)`` with ``p = position.item()``
 * the functional forms of these, assigned to the buffer
 
 ``index`` is position + arange(T), or an input of the method. Such an input is taken for consecutive; the run
@@ -25,7 +24,15 @@ from torch._guards import detect_fake_mode
 from torch.export import ExportedProgram
 
 from etrt.ops import batch_rows
-from etrt.position import added_to_arange, argument, is_arange, is_kv_update, op_name, same_values, source_of_start
+from etrt.position import (
+    added_to_arange,
+    argument,
+    is_arange,
+    is_kv_update,
+    op_name,
+    same_values,
+    source_of_start,
+)
 from etrt.states import BufferUse
 
 _LOG = logging.getLogger("etrt")
@@ -37,7 +44,7 @@ class _NotRecognised(Exception):
 
 
 def rewrite_updates(program: ExportedProgram, states: Collection[BufferUse], where: str) -> list[BufferUse]:
-    """Rewrites the updates of ``states`` in a partition in edge dialect, in place.
+    """Rewrites the updates of ``states`` in a partition, in edge or ATen dialect, in place.
 
     Warns where something looks like an append to a cache but isn't recognised.
 
@@ -159,24 +166,9 @@ def _slice_scatter(node: torch.fx.Node, cache: torch.fx.Node) -> torch.fx.Node:
     return _update(node, cache, _cast(source, cache, node), _start_tensor(start), dim)
 
 
-def _select_scatter(node: torch.fx.Node, cache: torch.fx.Node) -> torch.fx.Node:
-    source, dim, index = (argument(node, name) for name in ("src", "dim", "index"))
-    assert isinstance(source, torch.fx.Node) and isinstance(dim, int)
-    if op_name(source) == "aten::copy":
-        written = argument(source, "src")
-        assert isinstance(written, torch.fx.Node)
-        if not _same_shape(written.meta[_VALUE].shape, source.meta[_VALUE].shape):
-            raise _NotRecognised("the update is broadcast")
-        source = written
-    dim %= cache.meta[_VALUE].dim()
-    update = _cast(_unsqueeze(source, dim, node), cache, node)
-    return _update(node, cache, update, _start_tensor(index), dim)
-
-
 _RECOGNISERS = {
     "aten::index_copy": _index_copy,
     "aten::index_put": _index_put,
-    "aten::select_scatter": _select_scatter,
     "aten::slice_scatter": _slice_scatter,
 }
 
@@ -236,6 +228,8 @@ def _cast(tensor: torch.fx.Node, cache: torch.fx.Node, before: torch.fx.Node) ->
     dtype = cache.meta[_VALUE].dtype
     if tensor.meta[_VALUE].dtype == dtype:
         return tensor
+    if isinstance(before.target, torch._ops.OpOverload):
+        return _call(before, exir_ops.edge.aten._to_copy.default, (tensor,), {"dtype": dtype})
     order = list(range(tensor.meta[_VALUE].dim()))
     cast = exir_ops.edge.dim_order_ops._to_dim_order_copy.default
     return _call(before, cast, (tensor,), {"dtype": dtype, "dim_order": order})
@@ -244,6 +238,8 @@ def _cast(tensor: torch.fx.Node, cache: torch.fx.Node, before: torch.fx.Node) ->
 def _call(
     before: torch.fx.Node, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None
 ) -> torch.fx.Node:
+    if isinstance(before.target, torch._ops.OpOverload):
+        target = target._op  # In ATen's dialect.
     with before.graph.inserting_before(before):
         new = before.graph.call_function(target, args, kwargs or {})
     mode = detect_fake_mode(before.meta[_VALUE])
@@ -253,7 +249,9 @@ def _call(
         return x.meta[_VALUE] if isinstance(x, torch.fx.Node) else x
 
     with mode:
-        new.meta[_VALUE] = target._op(*map(value, args), **{k: value(v) for k, v in (kwargs or {}).items()})
+        new.meta[_VALUE] = getattr(target, "_op", target)(
+            *map(value, args), **{k: value(v) for k, v in (kwargs or {}).items()}
+        )
     return new
 
 

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 
-from etrt.engines import EngineEntry
+from etrt.engines import EngineEntry, EngineState
 
 _LOG = logging.getLogger("etrt")
 
@@ -15,21 +15,22 @@ _LOG = logging.getLogger("etrt")
 def reconcile(entries: Sequence[EngineEntry]) -> None:
     """Settles, for each state, one update and one sequence dim for all entries; changes ``entries``.
 
-    * A state is in place if every entry that writes it can write in place. Else it swaps everywhere: an engine
-      writes the whole tensor, also where a kv_cache_update makes it.
-    * A state is a sequence if every entry that writes it appends along one and the same dim.
+        * A state is in place if every entry that writes it can write in place. Else it swaps everywhere: an engine
+          writes the whole tensor, also where a kv_cache_update makes it.
+        * A state is a sequence if every entry that writes it appends along one and the same dim.
+        * The caller's caches are in place and stay as they are.
     * Positions are kept for entries that write states only where all of them have one: an entry that writes without
-      telling how far would leave the lengths of its states wrong for the others.
+          telling how far would leave the lengths of its states wrong for the others.
     """
     writers: dict[str, list[EngineEntry]] = defaultdict(list)
     for entry in entries:
-        for state in entry.states:
+        for state in _session_states(entry):
             if state.output:
                 writers[state.id].append(entry)
 
     in_place, sequence_dims = {}, {}
     for id_, its_writers in writers.items():
-        uses = [next(s for s in entry.states if s.id == id_) for entry in its_writers]
+        uses = [next(s for s in _session_states(entry) if s.id == id_) for entry in its_writers]
         in_place[id_] = all(use.in_place for use in uses)
         if any(use.in_place for use in uses) and not in_place[id_]:
             slow = next(e for e, use in zip(its_writers, uses) if not use.in_place)
@@ -50,14 +51,21 @@ def reconcile(entries: Sequence[EngineEntry]) -> None:
             )  # fmt: skip
             for entry in group:
                 entry.position = None
-                for state in entry.states:
+                for state in _session_states(entry):
                     if state.output:
                         sequence_dims[state.id] = None
 
     for entry in entries:
         entry.states = [
-            replace(s, in_place=in_place[s.id], sequence_dim=sequence_dims[s.id]) for s in entry.states
+            s
+            if s.ownership == "caller"
+            else replace(s, in_place=in_place[s.id], sequence_dim=sequence_dims[s.id])
+            for s in entry.states
         ]
+
+
+def _session_states(entry: EngineEntry) -> list[EngineState]:
+    return [state for state in entry.states if state.ownership == "session"]
 
 
 def _connected(writers: dict[str, list[EngineEntry]]) -> list[list[EngineEntry]]:

@@ -38,6 +38,8 @@ struct PositionArgument {
   int count_argument = -1;   ///< Input whose extent is the count; -1: `count`.
   std::size_t count_dim = 0;
   std::int64_t count = 1;
+  std::int64_t capacity =
+      -1;  ///< Least of the caller-owned caches; -1: there is none. Sessions check their own.
 };
 
 /// What TensorRTBackend::init makes of a blob: one delegate of one loaded method.

@@ -167,6 +167,10 @@ class Loader {
     std::optional<std::int64_t> rows;
     for (const BlobState& state : blob_.states) {
       if (state.sequence_dim < 0) continue;
+      const std::int64_t capacity = state.shape[static_cast<std::size_t>(state.sequence_dim)];
+      if (state.ownership == Ownership::kCaller && (position.capacity < 0 || capacity < position.capacity)) {
+        position.capacity = capacity;
+      }
       const std::int64_t own = state.sequence_dim > 0 ? state.shape[0] : 1;
       if (rows && *rows != own) {
         return {Code::kInvalidData,

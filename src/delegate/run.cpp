@@ -128,8 +128,23 @@ class Run {
         position.count_argument < 0
             ? position.count
             : handle_.input_shapes[static_cast<std::size_t>(position.count_argument)][position.count_dim];
-    return etrt::read_position(handle_.inputs[position.argument], args_[position.argument]->toTensor(),
-                               position.rows, count_, &handle_.positions);
+    const Argument& argument = handle_.inputs[position.argument];
+    if (Status s = etrt::read_position(argument, args_[position.argument]->toTensor(), position.rows, count_,
+                                       &handle_.positions);
+        !s) {
+      return s;
+    }
+    // The engine would drop such rows without a word.
+    for (const std::int64_t start : handle_.positions) {
+      if (position.capacity < 0 || (start >= 0 && count_ <= position.capacity - start)) continue;
+      return {
+          Code::kOutOfRange,
+          fmt::format(
+              "{} + {} positions don't fit in the caller's caches of capacity {}: start at 0 or later, and "
+              "export with a larger capacity for more",
+              start, count_, position.capacity)};
+    }
+    return {};
   }
 
   Status set_shapes(PooledContext& context) {

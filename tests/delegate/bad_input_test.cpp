@@ -1,6 +1,8 @@
 // What a user gets for bad input: a message that says what was wrong, the session as it was
 // before, and a next good call that works.
 
+#include <executorch/extension/data_loader/buffer_data_loader.h>
+#include <executorch/runtime/backend/interface.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -12,9 +14,6 @@
 #include <thread>
 #include <vector>
 
-#include <executorch/extension/data_loader/buffer_data_loader.h>
-#include <executorch/runtime/backend/interface.h>
-
 #include "blob/blob.h"
 #include "delegate/model.h"
 #include "etrt/etrt.h"
@@ -23,10 +22,10 @@ namespace etrt {
 namespace {
 
 namespace et = executorch::runtime;
-using ::testing::HasSubstr;
 using executorch::extension::make_tensor_ptr;
 using executorch::extension::Module;
 using test::Model;
+using ::testing::HasSubstr;
 
 std::vector<char> read_file(const std::string& name) {
   std::ifstream file(test::models_folder() + "/" + name, std::ios::binary);

@@ -18,8 +18,8 @@
 namespace etrt {
 namespace {
 
-using ::testing::HasSubstr;
 using test::Model;
+using ::testing::HasSubstr;
 using Tokens = std::vector<std::int64_t>;
 using Floats = std::vector<float>;
 using executorch::runtime::Error;
@@ -32,10 +32,13 @@ const Tokens kOtherPrompt{60, 2, 2, 31};
 Floats last(const Floats& logits, std::size_t tokens) {
   if (tokens == 0 || logits.size() % tokens != 0) return logits;
   const std::size_t vocabulary = 64;
-  return Floats(logits.end() - static_cast<std::ptrdiff_t>(std::min(vocabulary, logits.size())), logits.end());
+  return Floats(logits.end() - static_cast<std::ptrdiff_t>(std::min(vocabulary, logits.size())),
+                logits.end());
 }
 
-std::int64_t argmax(const Floats& logits) { return std::max_element(logits.begin(), logits.end()) - logits.begin(); }
+std::int64_t argmax(const Floats& logits) {
+  return std::max_element(logits.begin(), logits.end()) - logits.begin();
+}
 
 void expect_near(const Floats& a, const Floats& b, float tolerance) {
   ASSERT_EQ(a.size(), b.size());
@@ -216,7 +219,8 @@ TEST(KvAliasing, PrefillThenDecodeShareCache) {
     ASSERT_EQ(other.size(), expected.size()) << last_error();
     EXPECT_NE(other, expected);
     float difference = 0;
-    for (std::size_t i = 0; i < other.size(); ++i) difference = std::max(difference, std::abs(other[i] - expected[i]));
+    for (std::size_t i = 0; i < other.size(); ++i)
+      difference = std::max(difference, std::abs(other[i] - expected[i]));
     EXPECT_GT(difference, 1e-3F);
   }
 }
@@ -318,7 +322,8 @@ TEST(KvAliasing, RecurrentStateSwaps) {
   }
   const Floats all = prompt(0.7F, 8);
   const auto part = [&](std::size_t from, std::size_t to) {
-    return Floats(all.begin() + static_cast<std::ptrdiff_t>(from * 16), all.begin() + static_cast<std::ptrdiff_t>(to * 16));
+    return Floats(all.begin() + static_cast<std::ptrdiff_t>(from * 16),
+                  all.begin() + static_cast<std::ptrdiff_t>(to * 16));
   };
   Session session;
   SessionScope use(session);

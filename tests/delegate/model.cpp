@@ -23,7 +23,8 @@ std::vector<float> Model::run(const std::string& method, const std::vector<std::
 }
 
 std::vector<float> Model::run(const std::string& method, const std::vector<float>& values,
-                              const std::vector<std::int32_t>& shape, const std::vector<std::int64_t>& position) {
+                              const std::vector<std::int32_t>& shape,
+                              const std::vector<std::int64_t>& position) {
   std::vector<TensorPtr> inputs{make_tensor_ptr(shape, values)};
   if (!position.empty()) {
     inputs.push_back(integers(method, 1, {static_cast<std::int32_t>(position.size())}, position));

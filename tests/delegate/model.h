@@ -1,12 +1,12 @@
 #pragma once
 
+#include <executorch/extension/module/module.h>
+#include <executorch/extension/tensor/tensor.h>
+
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
-
-#include <executorch/extension/module/module.h>
-#include <executorch/extension/tensor/tensor.h>
 
 /// A program of the test models, run through ExecuTorch's own Module.
 /// ETRT_TEST_MODELS names the folder; each engine has its own with the same files.
@@ -32,14 +32,16 @@ class Model {
   std::vector<float> run(const std::string& method, const std::vector<float>& values,
                          const std::vector<std::int32_t>& shape, const std::vector<std::int64_t>& position);
 
+  std::vector<float> run(const std::string& method, std::vector<executorch::extension::TensorPtr> inputs);
+
   executorch::runtime::Error error() const { return error_; }
 
- private:
-  std::vector<float> run(const std::string& method, std::vector<executorch::extension::TensorPtr> inputs);
   /// An integer tensor of the dtype that the method's input `index` has.
   executorch::extension::TensorPtr integers(const std::string& method, std::size_t index,
-                                            std::vector<std::int32_t> shape, const std::vector<std::int64_t>& values);
+                                            std::vector<std::int32_t> shape,
+                                            const std::vector<std::int64_t>& values);
 
+ private:
   executorch::extension::Module module_;
   executorch::runtime::Error error_ = executorch::runtime::Error::Ok;
 };

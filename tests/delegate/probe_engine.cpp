@@ -1,11 +1,11 @@
 #include "delegate/probe_engine.h"
 
+#include <executorch/extension/tensor/tensor.h>
+
 #include <array>
 #include <cstdlib>
 #include <string_view>
 #include <utility>
-
-#include <executorch/extension/tensor/tensor.h>
 
 #include "blob/blob.h"
 
@@ -61,7 +61,8 @@ class ProbeEngine final : public Engine {
     }
     entry.bindings.push_back(binding("y", DType::kFloat32, {1}, false));
     for (int i = 0; i < states; ++i) {
-      entry.bindings.push_back(binding("s" + std::to_string(i) + "_out", DType::kFloat32, kStateShape, false));
+      entry.bindings.push_back(
+          binding("s" + std::to_string(i) + "_out", DType::kFloat32, kStateShape, false));
     }
     entries_.push_back(std::move(entry));
   }

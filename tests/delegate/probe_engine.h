@@ -1,11 +1,11 @@
 #pragma once
 
+#include <executorch/runtime/backend/interface.h>
+
 #include <functional>
 #include <memory>
 #include <string>
 #include <vector>
-
-#include <executorch/runtime/backend/interface.h>
 
 #include "engine/engine.h"
 

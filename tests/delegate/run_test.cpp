@@ -16,9 +16,9 @@
 namespace etrt {
 namespace {
 
-using ::testing::HasSubstr;
 using executorch::runtime::Error;
 using test::ProbeDelegate;
+using ::testing::HasSubstr;
 
 class Run : public testing::Test {
  protected:

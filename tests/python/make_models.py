@@ -19,12 +19,14 @@ from etrt.options import Options
 from executorch.exir import EdgeCompileConfig, to_edge
 from models import (
     Append,
+    CallersCache,
     Decoder,
     GatedDelta,
     IndexCopy,
     IndexPut,
     Initial,
     SliceAssign,
+    WriteOnly,
     append_and_sum,
     fill,
 )
@@ -60,14 +62,32 @@ def one_method(module: nn.Module, model_id: str) -> bytes:
     return etrt.export({"decode": module}, {"decode": example}, model_id=model_id).buffer
 
 
-def plain(module: nn.Module, index_for_each: bool) -> bytes:
+def plain(module: nn.Module, index_for_each: bool, **options: Any) -> bytes:
     """prefill: tokens int64 [1, 1 to MOST], position int64 [T] or [1]; output [1, 2, T, 4]."""
     tokens = Dim("tokens", min=1, max=MOST)
     position = torch.arange(3) if index_for_each else torch.tensor([0])
     shapes = ({1: tokens}, {0: tokens} if index_for_each else None)
+    examples = {"prefill": (_tokens(1, 3), position)}
+    return etrt.export({"prefill": module}, examples, {"prefill": shapes}, **options).buffer
+
+
+def callers(module: nn.Module) -> bytes:
+    """prefill and decode: tokens int64 [1, 1 to MOST] or [1, 1], position int64 [1], cache float32 [1, 2, 32, 4].
+
+    Output [1, 2, T, 4].
+    """
+    position, cache = torch.tensor([0]), torch.zeros(1, 2, 32, 4)
     return etrt.export(
-        {"prefill": module}, {"prefill": (_tokens(1, 3), position)}, {"prefill": shapes}
+        {"prefill": module, "decode": module},
+        {"prefill": (_tokens(1, 3), position, cache), "decode": (_tokens(1, 1), position, cache)},
+        {"prefill": ({1: Dim("tokens", min=1, max=MOST)}, None, None)},
     ).buffer
+
+
+def write_only() -> bytes:
+    """decode: tokens int64 [1, 1], position int64 [1], cache float32 [1, 1, 32, 1]; the cache, and output float32 [1]."""
+    example = (_tokens(1, 1), torch.tensor([0]), torch.zeros(1, 1, 32, 1))
+    return etrt.export({"decode": WriteOnly()}, {"decode": example}).buffer
 
 
 def gated_delta() -> bytes:
@@ -149,6 +169,10 @@ MODELS: dict[str, Callable[[], bytes]] = {
     "index_put.pte": lambda: plain(fill(IndexPut()), index_for_each=False),
     "slice_assign.pte": lambda: plain(fill(SliceAssign()), index_for_each=False),
     "gated_delta.pte": gated_delta,
+    "callers_cache.pte": lambda: callers(fill(CallersCache())),
+    "both_owners.pte": lambda: callers(fill(CallersCache(both=True))),
+    "write_only.pte": write_only,
+    "above.pte": lambda: plain(fill(IndexPut()), index_for_each=False, ownership="caller"),
     "initial.pte": initial,
     "no_state.pte": no_state,
     "two_caches_one_name.pte": two_caches_one_name,

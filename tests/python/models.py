@@ -212,6 +212,36 @@ class GatedDelta(nn.Module):
         return self.out(out.transpose(1, 2).reshape(x.shape))
 
 
+class CallersCache(PlainDecoder):
+    """As IndexPut, with the cache as a third input that the method changes; one that the module keeps if asked to."""
+
+    def __init__(self, both: bool = False) -> None:
+        super().__init__()
+        self.both = both
+        if not both:
+            del self.cache
+
+    def forward(self, tokens: torch.Tensor, position: torch.Tensor, cache: torch.Tensor) -> torch.Tensor:
+        x = self.embedding(tokens).view(1, tokens.shape[1], self.heads, self.dim).transpose(1, 2)
+        index = position + torch.arange(tokens.shape[1])
+        cache.index_copy_(2, index, x)
+        visible = torch.where(torch.arange(cache.shape[2]) <= index.unsqueeze(-1), 0.0, -1e9)
+        y = (x @ cache.transpose(-1, -2) + visible).softmax(-1) @ cache
+        if self.both:
+            self.cache[:, :, index] = 2 * x
+            y = y + (x @ self.cache.transpose(-1, -2) + visible).softmax(-1) @ self.cache
+        return y
+
+
+class WriteOnly(nn.Module):
+    """Appends tokens (int64 [1, T]) to a cache float32 [1, 1, 32, 1] and returns how many positions it then has."""
+
+    def forward(self, tokens: torch.Tensor, position: torch.Tensor, cache: torch.Tensor) -> torch.Tensor:
+        count = tokens.shape[1]
+        cache.index_copy_(2, position + torch.arange(count), tokens.to(torch.float32).view(1, 1, count, 1))
+        return (position + count).to(torch.float32)
+
+
 class Initial(nn.Module):
     """Adds x (float32 [4]) to a buffer that starts as 0.5, 1.5, 2.5, 3.5; returns the buffer before that."""
 

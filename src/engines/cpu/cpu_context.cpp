@@ -5,6 +5,7 @@
 #include <executorch/runtime/executor/method_meta.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <utility>
@@ -95,10 +96,12 @@ CpuContext::CpuContext(const EngineEntry& entry) : entry_(entry) {
     inputs_.push_back(std::make_unique<Input>(scalar_type(binding.dtype), binding.shape.rank()));
   }
   num_inputs_ = inputs_.size();
+  wanted_.generation = 1;
   for (Arguments* arguments : {&wanted_, &applied_}) {
     arguments->shapes.resize(num_inputs_);
     arguments->data.resize(entry.bindings.size(), nullptr);
   }
+  for (std::size_t i = 0; i < num_inputs_; ++i) wanted_.shapes[i] = entry.bindings[i].max_shape;
 }
 
 Result<std::unique_ptr<ExecutionContext>> CpuContext::create(const et::Program& program,
@@ -147,7 +150,7 @@ Status CpuContext::set_input_shape(std::size_t binding, const Shape& shape) {
   const EngineBinding& info = entry_.bindings[binding];
   bool fits = shape.rank() == info.max_shape.rank();
   for (std::size_t i = 0; fits && i < shape.rank(); ++i) {
-    fits = shape[i] >= 0 && shape[i] <= info.max_shape[i];
+    fits = shape[i] >= std::min<std::int64_t>(1, info.max_shape[i]) && shape[i] <= info.max_shape[i];
   }
   if (!fits) {
     return {Code::kInvalidArgument, fmt::format("input {} has shape {}; at most {} is allowed", binding,
@@ -159,6 +162,13 @@ Status CpuContext::set_input_shape(std::size_t binding, const Shape& shape) {
 }
 
 Status CpuContext::bind(std::size_t binding, void* data) {
+  if (binding >= wanted_.data.size()) {
+    return {Code::kInvalidArgument,
+            fmt::format("there is no binding {}: \"{}\" has {}", binding, entry_.name, wanted_.data.size())};
+  }
+  if (data == nullptr) {
+    return {Code::kInvalidArgument, fmt::format("binding {} can't be at a null address", binding)};
+  }
   wanted_.data[binding] = data;
   ++wanted_.generation;
   return {};
@@ -218,7 +228,7 @@ void CpuContext::execute_queued() {
 Status CpuContext::enqueue(Stream& stream, bool wait) {
   for (std::size_t i = 0; i < wanted_.data.size(); ++i) {
     if (wanted_.data[i] == nullptr) {
-      return {Code::kInternal, fmt::format("binding {} has no address", i)};
+      return {Code::kInvalidArgument, fmt::format("binding {} has no address: bind() it first", i)};
     }
   }
   auto& host = static_cast<HostStream&>(stream);

@@ -1,10 +1,10 @@
 #include "engines/cpu/cpu_engine.h"
 
-#include <utility>
-
 #include <executorch/runtime/executor/method_meta.h>
 #include <executorch/runtime/platform/runtime.h>
 #include <fmt/format.h>
+
+#include <utility>
 
 #include "engines/cpu/cpu_context.h"
 #include "engines/cpu/et_dtype.h"
@@ -66,10 +66,11 @@ Result<std::unique_ptr<Engine>> CpuEngine::load(EngineBytes bytes) {
                                                                               engine->bytes_.bytes.size());
   et::Result<et::Program> program = et::Program::load(engine->loader_.get());
   if (!program.ok()) {
-    return Status(Code::kInvalidData,
-                  fmt::format("the CPU engine's {} bytes are no ExecuTorch program (error 0x{:x}): export the "
-                              "model again with the ExecuTorch version that runs it",
-                              engine->bytes_.bytes.size(), static_cast<unsigned>(program.error())));
+    return Status(
+        Code::kInvalidData,
+        fmt::format("the CPU engine's {} bytes are no ExecuTorch program (error 0x{:x}): export the "
+                    "model again with the ExecuTorch version that runs it",
+                    engine->bytes_.bytes.size(), static_cast<unsigned>(program.error())));
   }
   engine->program_ = std::make_unique<et::Program>(std::move(*program));
   for (std::size_t m = 0; m < engine->program_->num_methods(); ++m) {
@@ -94,8 +95,11 @@ Result<std::unique_ptr<Engine>> CpuEngine::load(EngineBytes bytes) {
 }
 
 Result<std::unique_ptr<ExecutionContext>> CpuEngine::create_context(std::size_t entry) {
-  Result<std::unique_ptr<ExecutionContext>> context = CpuContext::create(*program_, entries_[entry]);
-  return context;
+  if (entry >= entries_.size()) {
+    return Status(Code::kInvalidArgument,
+                  fmt::format("the CPU engine has no entry {}: it has {}", entry, entries_.size()));
+  }
+  return CpuContext::create(*program_, entries_[entry]);
 }
 
 }  // namespace etrt

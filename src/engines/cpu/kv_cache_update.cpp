@@ -1,11 +1,11 @@
-#include <algorithm>
-#include <cstdint>
-#include <cstring>
-
 #include <executorch/extension/kernel_util/make_boxed_from_unboxed_functor.h>
 #include <executorch/runtime/core/exec_aten/exec_aten.h>
 #include <executorch/runtime/core/exec_aten/util/tensor_util.h>
 #include <executorch/runtime/kernel/kernel_runtime_context.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
 
 #include "base/stats_counters.h"
 
@@ -40,9 +40,9 @@ Tensor& kv_cache_update_out(et::KernelRuntimeContext& context, const Tensor& cac
   ET_KERNEL_CHECK_MSG(context,
                       cache.scalar_type() == update.scalar_type() && cache.scalar_type() == out.scalar_type(),
                       InvalidArgument, out, "kv_cache_update: cache, update and out have different dtypes");
-  ET_KERNEL_CHECK_MSG(
-      context, position.scalar_type() == ScalarType::Long || position.scalar_type() == ScalarType::Int,
-      InvalidArgument, out, "kv_cache_update: position must be int32 or int64");
+  ET_KERNEL_CHECK_MSG(context,
+                      position.scalar_type() == ScalarType::Long || position.scalar_type() == ScalarType::Int,
+                      InvalidArgument, out, "kv_cache_update: position must be int32 or int64");
   ET_KERNEL_CHECK(context, et::resize_tensor(out, cache.sizes()) == et::Error::Ok, InvalidArgument, out);
 
   std::int64_t outer = 1;
@@ -60,8 +60,8 @@ Tensor& kv_cache_update_out(et::KernelRuntimeContext& context, const Tensor& cac
   const std::int64_t batch = dim > 0 ? cache.size(0) : 1;
   const std::int64_t positions = position.numel();
   const bool per_row = positions == batch && batch > 1;
-  ET_KERNEL_CHECK_MSG(context, positions == 1 || per_row || (batch == 1 && positions == tokens), InvalidArgument,
-                      out, "kv_cache_update: %d positions for %d rows and %d tokens",
+  ET_KERNEL_CHECK_MSG(context, positions == 1 || per_row || (batch == 1 && positions == tokens),
+                      InvalidArgument, out, "kv_cache_update: %d positions for %d rows and %d tokens",
                       static_cast<int>(positions), static_cast<int>(batch), static_cast<int>(tokens));
   for (std::int64_t i = 0; i < (per_row ? batch : 1); ++i) {
     const std::int64_t start = index_at(position, i);

@@ -17,9 +17,10 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import OutputKind, OutputSpec, TensorArgument
 
 from etrt.errors import ExportError
+from etrt.mutation import changed_placeholders
 from etrt.options import OWNERSHIPS
 from etrt.patterns import rewrite_updates
-from etrt.position import is_kv_update, kv_arguments, op_name, overload
+from etrt.position import is_kv_update, kv_arguments, op_name
 from etrt.states import BufferUse
 
 _LOG = logging.getLogger("etrt")
@@ -51,7 +52,8 @@ def keep_above(program: ExportedProgram, ownership: Ownership) -> ExportedProgra
         ExportError: ``ownership`` names what isn't a buffer that the method changes; an input is changed otherwise
             than by an append; the method returns nothing.
     """
-    if ownership in ("session", {}) and not _changes_inputs(program):
+    inputs = set(program.graph_signature.user_inputs)
+    if ownership in ("session", {}) and not inputs & changed_placeholders(program):
         return program
     program = program.run_decompositions({})
     _remove_whole_copies(program)
@@ -83,20 +85,6 @@ def lower_updates(program: ExportedProgram) -> dict[str, torch.fx.Node]:
             node.target = exir_ops.edge.etrt.kv_cache_update.default
             updates[kv_arguments(node)[0].name] = node
     return updates
-
-
-def _changes_inputs(program: ExportedProgram) -> bool:
-    inputs = set(program.graph_signature.user_inputs)
-    for node in program.graph.nodes:
-        target = overload(node)
-        if target is None or not target._schema.is_mutable:
-            continue
-        changed = node.args[0]
-        while isinstance(changed, torch.fx.Node) and changed.op == "call_function" and changed.args:
-            changed = changed.args[0]  # Of a view.
-        if isinstance(changed, torch.fx.Node) and changed.name in inputs:
-            return True
-    return any(spec.kind == OutputKind.USER_INPUT_MUTATION for spec in program.graph_signature.output_specs)
 
 
 def _caches(program: ExportedProgram, ownership: Ownership) -> list[tuple[OutputSpec, BufferUse]]:

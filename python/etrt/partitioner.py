@@ -18,6 +18,7 @@ from etrt.engines import find_engine_builder
 from etrt.errors import ExportError
 from etrt.options import Options
 from etrt.outputs import separate_outputs
+from etrt.states import refuse_strided_buffers
 
 _TAG = "etrt"
 
@@ -72,7 +73,8 @@ class TensorRTPartitioner(Partitioner):
             if node.op == "call_function":
                 if isinstance(node.target, torch._ops.HigherOrderOperator):
                     raise ExportError(
-                        f"{node.name}: control flow ({node.target}) can't be in an engine; keep it out of the exported methods"
+                        f"{node.name}: control flow ({node.target}) can't be in an engine; keep it out of the "
+                        "exported methods"
                     )
                 node.meta["delegation_tag"] = _TAG
         tag_constant_data(exported_program)
@@ -88,7 +90,12 @@ class TensorRTPartitioner(Partitioner):
 
     def transform_for_pre_decomposition(self, exported_program: ExportedProgram) -> ExportedProgram:
         """Leaves the caller's caches where they are; gives every output of the method and every new value of the
-        session's states a node of its own, by copying."""
+        session's states a node of its own, by copying.
+
+        Raises:
+            ExportError: a state isn't contiguous; see also ``etrt.caller.keep_above``.
+        """
+        refuse_strided_buffers(exported_program)
         return separate_outputs(
             keep_above(exported_program, self._options.ownership), self._options.ownership
         )

@@ -23,6 +23,7 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, OutputKind
 
 from etrt.errors import ExportError
+from etrt.mutation import changed_placeholders
 
 Identity = tuple[int, int, tuple[int, ...], tuple[int, ...], torch.dtype]
 
@@ -45,7 +46,13 @@ class BufferUse:
     def identity(self) -> Identity:
         """Equal for two uses of one tensor."""
         t = self.tensor
-        return (t.untyped_storage().data_ptr(), t.storage_offset(), tuple(t.shape), tuple(t.stride()), t.dtype)
+        return (
+            t.untyped_storage().data_ptr(),
+            t.storage_offset(),
+            tuple(t.shape),
+            tuple(t.stride()),
+            t.dtype,
+        )
 
 
 def find_states(programs: Mapping[str, list[ExportedProgram]]) -> list[BufferUse]:
@@ -61,11 +68,7 @@ def find_states(programs: Mapping[str, list[ExportedProgram]]) -> list[BufferUse
     mutated = {use.identity for use in uses if use.mutation is not None}
     states = [use for use in uses if use.identity in mutated]
     for use in states:
-        if not use.tensor.is_contiguous():
-            raise ExportError(
-                f"method {use.method!r}: state {use.name!r} has strides {list(use.tensor.stride())} at shape "
-                f"{list(use.tensor.shape)}; states are contiguous: register the buffer with .contiguous()"
-            )
+        _refuse_strides(use.name, use.tensor)
     _refuse_overlaps(uses, mutated)
     return states
 
@@ -83,6 +86,30 @@ def _buffers(method: str, index: int, program: ExportedProgram) -> list[BufferUs
                 BufferUse(method, index, spec.target, tensor, spec.arg.name, mutations.get(spec.target))
             )
     return uses
+
+
+def refuse_strided_buffers(program: ExportedProgram) -> None:
+    """Raises ExportError for a buffer that ``program`` changes and that isn't contiguous.
+
+    ExecuTorch copies such a buffer for each method, so that later two methods' states couldn't be told to be one.
+
+    Args:
+        program: in ATen's dialect, before decompositions.
+    """
+    buffers = program.graph_signature.inputs_to_buffers
+    for placeholder in sorted(changed_placeholders(program) & buffers.keys()):
+        name = buffers[placeholder]
+        tensor = program.state_dict.get(name, program.constants.get(name))
+        if isinstance(tensor, torch.Tensor):
+            _refuse_strides(name, tensor)
+
+
+def _refuse_strides(name: str, tensor: torch.Tensor) -> None:
+    if not tensor.is_contiguous():
+        raise ExportError(
+            f"state {name!r} has strides {list(tensor.stride())} at shape {list(tensor.shape)}; states are "
+            "contiguous: register the buffer with .contiguous()"
+        )
 
 
 def _refuse_overlaps(uses: list[BufferUse], mutated: set[Identity]) -> None:
@@ -123,7 +150,9 @@ def assign_ids(
                 + (", ".join(repr(n) for n in known) if known else "none")
             )
         if not id_:
-            raise ExportError(f"state_ids[{method!r}][{name!r}] is empty; a state id has at least one character")
+            raise ExportError(
+                f"state_ids[{method!r}][{name!r}] is empty; a state id has at least one character"
+            )
 
     chosen: dict[Identity, str] = {}
     free: dict[str, list[Identity]] = defaultdict(list)
@@ -162,7 +191,7 @@ def _refuse_conflicts(ids: dict[tuple[str, str], str], tensors: dict[tuple[str, 
 
 
 def describe(tensor: torch.Tensor) -> str:
-    """"float32 [1, 2, 32, 8]"."""
+    """ "float32 [1, 2, 32, 8]"."""
     return f"{str(tensor.dtype).removeprefix('torch.')} {list(tensor.shape)}"
 
 

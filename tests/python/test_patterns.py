@@ -18,7 +18,7 @@ Append = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], None]
 
 
 class Buffer(nn.Module):
-    """Appends x [batch, HEADS, T, DIM] to ``cache`` and returns the sum of the cache's rows."""
+    """Appends x [batch, HEADS, T, DIM] to ``cache`` and returns the sums of the cache's rows up to each."""
 
     def __init__(self, append: Append, batch: int = 1, dtype: torch.dtype = torch.float32) -> None:
         super().__init__()
@@ -27,7 +27,7 @@ class Buffer(nn.Module):
 
     def forward(self, x: torch.Tensor, position: torch.Tensor) -> torch.Tensor:
         self.append(self.cache, x, position)
-        return self.cache.float().sum(2)
+        return self.cache.cumsum(2)
 
 
 def arange(x: torch.Tensor, position: torch.Tensor) -> torch.Tensor:

@@ -1,0 +1,5 @@
+"""``python -m etrt.cli``."""
+
+from etrt.cli import app
+
+app()

@@ -1,0 +1,2 @@
+def doctor_command() -> None:
+    """x"""

@@ -1,0 +1,2 @@
+def inspect_command() -> None:
+    """x"""

@@ -1,0 +1,20 @@
+"""Options that several commands have."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+Weights = Literal["fp32", "int8"]
+EngineKind = Literal["cpu", "tensorrt", "tensorrt_rtx"]
+
+WeightsOption = Annotated[
+    Weights, typer.Option(help="fp32, or int8: linear weights of 8 bits with a scale a row.")
+]
+CapacityOption = Annotated[int, typer.Option(min=2, help="Positions of a conversation.")]
+PrefillOption = Annotated[int, typer.Option(min=2, help="Most tokens that one run of prefill takes.")]
+ModelOption = Annotated[
+    Path | None, typer.Option(help="A program of `etrt export`; without it one is made and kept.")
+]

@@ -54,7 +54,7 @@ def make_program(path: Path, weights: str, engine: str, capacity: int, prefill_t
 
 
 def _digest() -> str:
-    hasher = xxhash.xxh3_64(importlib.metadata.version("executorch"))
+    hasher = xxhash.xxh3_64(importlib.metadata.version("executorch").encode())
     package = Path(__file__).parents[1]
     for file in sorted(package.rglob("*.py")):
         if "cli" not in file.parts:

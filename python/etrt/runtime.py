@@ -129,13 +129,15 @@ class Method:
         except EtrtError:
             raise
         except RuntimeError as error:
-            raise EtrtError(self._explain(inputs) or f"method {self.name!r}: {error}", "InvalidArgument") from error
+            said = self._explain(inputs) or f"method {self.name!r} can't run"
+            raise EtrtError(f"{said} (ExecuTorch: {error})", "InvalidArgument") from error
 
     def _explain(self, inputs: Sequence[Any]) -> str:
         """Which input ExecuTorch refused, and what it expected: it tells only a number."""
         meta = self._method.metadata
         if len(inputs) != meta.num_inputs():
             return f"method {self.name!r} takes {meta.num_inputs()} inputs, got {len(inputs)}"
+        smaller = ""
         for index, value in enumerate(inputs):
             expected = meta.input_tensor_meta(index)
             dtype, sizes = _SCALAR_TYPES.get(expected.dtype(), ""), list(expected.sizes())
@@ -146,7 +148,13 @@ class Method:
                 return f"method {self.name!r}: input {index} is {value.dtype}; expected torch.{dtype}"
             if len(shape) != len(sizes) or any(n > most for n, most in zip(shape, sizes, strict=True)):
                 return f"method {self.name!r}: input {index} has shape {shape}; at most {sizes} is expected"
-        return ""
+            if shape != sizes and not smaller:
+                # The program doesn't say which extents may be less.
+                smaller = (
+                    f"method {self.name!r}: input {index} has shape {shape}; {sizes} is expected, or less "
+                    "where the method was exported for it"
+                )
+        return smaller
 
 
 class Program:

@@ -80,8 +80,8 @@ std::string to_string(DeviceId device);
 struct TensorView {
   void* data = nullptr;
   DType dtype = DType::kFloat32;
-  Shape shape;
-  DeviceId device;
+  Shape shape = {};
+  DeviceId device = {};
 
   /// 0 if the shape isn't static.
   std::size_t bytes() const noexcept;

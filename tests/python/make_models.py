@@ -16,16 +16,20 @@ import torch
 from etrt.engine_cpu import CpuEngineBuilder
 from etrt.engines import EngineEntry, EngineState, Tensor
 from etrt.options import Options
-from executorch.exir import EdgeCompileConfig, to_edge
+from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
+from executorch.exir import EdgeCompileConfig, ExecutorchBackendConfig, to_edge, to_edge_transform_and_lower
+from executorch.exir.passes import MemoryPlanningPass
 from models import (
     Append,
     CallersCache,
     Decoder,
+    FunctionalCache,
     GatedDelta,
     IndexCopy,
     IndexPut,
     Initial,
     SliceAssign,
+    Twice,
     WriteOnly,
     append_and_sum,
     fill,
@@ -85,9 +89,24 @@ def callers(module: nn.Module) -> bytes:
 
 
 def write_only() -> bytes:
-    """decode: tokens int64 [1, 1], position int64 [1], cache float32 [1, 1, 32, 1]; the cache, and output float32 [1]."""
+    """decode: tokens int64 [1, 1], position int64 [1], cache float32 [1, 1, 32, 1]; output float32 [1]."""
     example = (_tokens(1, 1), torch.tensor([0]), torch.zeros(1, 1, 32, 1))
     return etrt.export({"decode": WriteOnly()}, {"decode": example}).buffer
+
+
+def xnnpack(module: nn.Module, *example: torch.Tensor) -> bytes:
+    """forward, for ExecuTorch's kernels and XNNPACK alone; where outputs go is said at run time."""
+    program = to_edge_transform_and_lower(
+        torch.export.export(module, example), partitioner=[XnnpackPartitioner()]
+    )
+    planning = MemoryPlanningPass(alloc_graph_input=False, alloc_graph_output=False)
+    return bytes(program.to_executorch(ExecutorchBackendConfig(memory_planning_pass=planning)).buffer)
+
+
+def xnnpack_prefill() -> bytes:
+    """tokens int64 [1, 3], position int64 [1], cache float32 [1, 2, 32, 4]; output [1, 2, 3, 4] and the new cache."""
+    example = (_tokens(1, 3), torch.tensor([0]), torch.zeros(1, 2, 32, 4))
+    return xnnpack(FunctionalCache(fill(CallersCache())), *example)
 
 
 def gated_delta() -> bytes:
@@ -172,6 +191,8 @@ MODELS: dict[str, Callable[[], bytes]] = {
     "callers_cache.pte": lambda: callers(fill(CallersCache())),
     "both_owners.pte": lambda: callers(fill(CallersCache(both=True))),
     "write_only.pte": write_only,
+    "xnnpack_prefill.pte": xnnpack_prefill,
+    "xnnpack_twice.pte": lambda: xnnpack(Twice(), torch.zeros(1, 2, 32, 4)),
     "above.pte": lambda: plain(fill(IndexPut()), index_for_each=False, ownership="caller"),
     "initial.pte": initial,
     "no_state.pte": no_state,

@@ -233,6 +233,31 @@ class CallersCache(PlainDecoder):
         return y
 
 
+class FunctionalCache(nn.Module):
+    """What CallersCache computes with ``weights``, for other delegates: the cache's new value is an output."""
+
+    def __init__(self, weights: CallersCache) -> None:
+        super().__init__()
+        self.weights = weights
+
+    def forward(
+        self, tokens: torch.Tensor, position: torch.Tensor, cache: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        w = self.weights
+        x = w.embedding(tokens).view(1, tokens.shape[1], w.heads, w.dim).transpose(1, 2)
+        index = position + torch.arange(tokens.shape[1])
+        new = cache.index_copy(2, index, x)
+        visible = torch.where(torch.arange(cache.shape[2]) <= index.unsqueeze(-1), 0.0, -1e9)
+        return (x @ new.transpose(-1, -2) + visible).softmax(-1) @ new, new
+
+
+class Twice(nn.Module):
+    """float32 [1, 2, 32, 4]."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + x
+
+
 class WriteOnly(nn.Module):
     """Appends tokens (int64 [1, T]) to a cache float32 [1, 1, 32, 1] and returns how many positions it then has."""
 

@@ -1,5 +1,6 @@
 #include "trt_builder/build.h"
 
+#include <cstdlib>
 #include <fstream>
 #include <iostream>
 #include <memory>
@@ -54,6 +55,9 @@ void add_profiles(nvinfer1::IBuilder& builder, nvinfer1::IBuilderConfig& config,
 }
 
 void configure(nvinfer1::IBuilderConfig& config, [[maybe_unused]] bool half) {
+  if (const char* level = std::getenv("ETRT_BUILDER_LEVEL"); level != nullptr) {
+    config.setBuilderOptimizationLevel(std::atoi(level));
+  }
 #if NV_TENSORRT_MAJOR != 1
   config.clearFlag(nvinfer1::BuilderFlag::kTF32);  // float32 means float32: tests compare bits.
 #endif

@@ -1,6 +1,7 @@
 // trt_builder FOLDER MODEL...: writes FOLDER/MODEL.plan and FOLDER/MODEL.json for this GPU.
 // Models: append, tiny_decoder, tiny_decoder_half, tiny_batch2, gated_delta, initial, no_state,
 // reverse, and smollm2:WEIGHTS.safetensors, in float16, from smollm2_weights.py.
+// ETRT_BUILDER_LEVEL, 0 to 5, is TensorRT's optimization level: low ones build sooner.
 
 #include <cstdint>
 #include <exception>

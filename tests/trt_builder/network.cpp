@@ -44,15 +44,22 @@ ITensor* Network::result(Layer* layer, DataType type, const char* what) {
   if (layer == nullptr || layer->getOutput(0) == nullptr) {
     throw std::runtime_error(std::string("TensorRT refuses a layer: ") + what);
   }
+  types_[layer->getOutput(0)] = type;
+  return layer->getOutput(0);
+}
+
+// TensorRT 8 takes types as hints unless they are set for a layer, and finds no implementation for
+// some graphs where they are set for layers that only move data.
+template <typename Layer>
+ITensor* Network::computed(Layer* layer, DataType type, const char* what) {
+  ITensor* tensor = result(layer, type, what);
 #if !ETRT_BUILDER_STRONG
-  // TensorRT 8 takes types as hints unless they are set for each layer.
   if (type == DataType::kFLOAT || type == DataType::kHALF) {
     layer->setPrecision(type);
     layer->setOutputType(0, type);
   }
 #endif
-  types_[layer->getOutput(0)] = type;
-  return layer->getOutput(0);
+  return tensor;
 }
 
 DataType Network::type(ITensor* tensor) const { return types_.at(tensor); }
@@ -109,26 +116,26 @@ ITensor* Network::iota(std::int64_t count, const Extents& shape) {
 ITensor* Network::cast(ITensor* x, DataType type) {
   if (types_.at(x) == type) return x;
   auto* layer = network_.addCast(*x, type);
-  return result(layer, type, "cast");
+  return computed(layer, type, "cast");
 }
 
 ITensor* Network::copy(ITensor* x) { return result(network_.addIdentity(*x), type(x), "identity"); }
 
 ITensor* Network::sigmoid(ITensor* x) {
   auto* layer = network_.addActivation(*x, nvinfer1::ActivationType::kSIGMOID);
-  return result(layer, type(x), "sigmoid");
+  return computed(layer, type(x), "sigmoid");
 }
 
 ITensor* Network::sqrt(ITensor* x) {
   auto* layer = network_.addUnary(*x, nvinfer1::UnaryOperation::kSQRT);
-  return result(layer, type(x), "sqrt");
+  return computed(layer, type(x), "sqrt");
 }
 
 ITensor* Network::binary(ElementWiseOperation operation, ITensor* a, ITensor* b) {
   auto* layer = network_.addElementWise(*a, *b, operation);
   const bool compares =
       operation == ElementWiseOperation::kLESS || operation == ElementWiseOperation::kGREATER;
-  return result(layer, compares ? DataType::kBOOL : type(a), "elementwise");
+  return computed(layer, compares ? DataType::kBOOL : type(a), "elementwise");
 }
 
 ITensor* Network::select(ITensor* condition, ITensor* yes, ITensor* no) {
@@ -139,12 +146,12 @@ ITensor* Network::select(ITensor* condition, ITensor* yes, ITensor* no) {
 ITensor* Network::mean_of_last(ITensor* x) {
   const std::uint32_t axes = 1U << static_cast<unsigned>(x->getDimensions().nbDims - 1);
   auto* layer = network_.addReduce(*x, nvinfer1::ReduceOperation::kAVG, axes, /*keepDimensions=*/true);
-  return result(layer, type(x), "mean");
+  return computed(layer, type(x), "mean");
 }
 
 ITensor* Network::softmax_of_last(ITensor* x) {
   auto* layer = network_.addSoftMax(*x);
-  ITensor* y = result(layer, type(x), "softmax");
+  ITensor* y = computed(layer, type(x), "softmax");
   layer->setAxes(1U << static_cast<unsigned>(x->getDimensions().nbDims - 1));
   return y;
 }
@@ -153,7 +160,7 @@ ITensor* Network::matmul(ITensor* a, ITensor* b, bool transpose) {
   using nvinfer1::MatrixOperation;
   auto* layer = network_.addMatrixMultiply(*a, MatrixOperation::kNONE, *b,
                                            transpose ? MatrixOperation::kTRANSPOSE : MatrixOperation::kNONE);
-  return result(layer, type(a), "matrix product");
+  return computed(layer, type(a), "matrix product");
 }
 
 ITensor* Network::linear(ITensor* x, ITensor* weight) {

@@ -84,6 +84,9 @@ class Network {
   /// The layer's output, which has `type`.
   template <typename Layer>
   ITensor* result(Layer* layer, DataType type, const char* what);
+  /// The same for a layer that computes, whose type TensorRT 8 is told.
+  template <typename Layer>
+  ITensor* computed(Layer* layer, DataType type, const char* what);
   std::vector<std::byte>& keep(std::size_t bytes) { return kept_.emplace_back(bytes); }
 
   nvinfer1::INetworkDefinition& network_;

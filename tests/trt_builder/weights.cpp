@@ -1,5 +1,6 @@
 #include "trt_builder/weights.h"
 
+#include <cstddef>
 #include <cstring>
 #include <fstream>
 #include <iterator>
@@ -56,8 +57,21 @@ ITensor* FileWeights::constant(Network& network, const std::string& name, const 
                                DataType type) {
   const auto it = tensors_.find(name);
   if (it == tensors_.end()) throw std::runtime_error("the file has no weights " + name);
-  if (it->second.shape != shape) throw std::runtime_error("the file has another shape of " + name);
-  return network.cast(network.constant(it->second), type);
+  const Values& stored = it->second;
+  if (stored.shape != shape) throw std::runtime_error("the file has another shape of " + name);
+  if (stored.type == type) return network.constant(stored);
+  std::vector<float> values(count(shape));
+  const auto* data = static_cast<const std::byte*>(stored.data);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (stored.type == DataType::kFLOAT) {
+      std::memcpy(&values[i], data + i * sizeof(float), sizeof(float));
+    } else {
+      _Float16 half{};
+      std::memcpy(&half, data + i * sizeof(half), sizeof(half));
+      values[i] = static_cast<float>(half);
+    }
+  }
+  return network.constant(shape, values, type);
 }
 
 }  // namespace etrt::trt_builder

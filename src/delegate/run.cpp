@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 #include <optional>
 #include <utility>
 
@@ -167,8 +168,11 @@ class Run {
     if (staging.data() == nullptr) {
       const std::size_t bytes =
           static_cast<std::size_t>(argument.max.elements().value_or(0)) * size_of(argument.dtype);
+      Result<Buffer> pinned = stream.device().allocate_staging(bytes);
+      if (!pinned) return pinned.status();
       Result<Buffer> made = stream.device().allocate(bytes, stream);
       if (!made) return made.status();
+      context.pinned[argument.binding] = std::move(*pinned);
       staging = std::move(*made);
     }
     return staging.data();
@@ -256,7 +260,11 @@ class Run {
     if (Status s = stream.record(*context.done); !s) return s;
     if (!must_wait(context, on_host)) return {};
     internal::add(internal::counters().host_syncs);
-    return stream.synchronize();
+    if (Status s = stream.synchronize(); !s || on_host) return s;
+    return each_host_output(context, [&](std::size_t binding, const Tensor& tensor, std::size_t bytes) {
+      std::memcpy(tensor.mutable_data_ptr(), context.pinned[binding].data(), bytes);
+      return Status();
+    });
   }
 
   /// Whether the host has to see the end of the run: outputs in host memory, or extents that
@@ -277,11 +285,18 @@ class Run {
   }
 
   Status copy_inputs(PooledContext& context, Stream& stream) {
+    bool settled = false;
     for (std::size_t i = 0; i < handle_.inputs.size(); ++i) {
       const Tensor& tensor = args_[i]->toTensor();
-      void* target = context.bound[handle_.inputs[i].binding];
-      if (target == tensor.const_data_ptr()) continue;
-      if (Status s = stream.copy(target, tensor.const_data_ptr(), tensor.nbytes()); !s) return s;
+      const std::size_t binding = handle_.inputs[i].binding;
+      if (context.bound[binding] == tensor.const_data_ptr()) continue;
+      if (!settled) {  // An earlier run that nobody has waited for may still read the pinned memory.
+        if (Status s = context.done->synchronize(); !s) return s;
+        settled = true;
+      }
+      void* pinned = context.pinned[binding].data();
+      std::memcpy(pinned, tensor.const_data_ptr(), tensor.nbytes());
+      if (Status s = stream.copy(context.bound[binding], pinned, tensor.nbytes()); !s) return s;
       if (handle_.inputs[i].is_cache) count_staged(tensor.nbytes());
     }
     return {};
@@ -291,12 +306,26 @@ class Run {
 
   Status copy_outputs(PooledContext& context, Stream& stream) {
     for (std::size_t i = 0; i < handle_.inputs.size(); ++i) {
-      const Tensor& tensor = args_[i]->toTensor();
-      void* source = context.bound[handle_.inputs[i].binding];
-      if (!handle_.inputs[i].is_cache || source == tensor.const_data_ptr()) continue;
+      if (is_staged_cache(context, i)) count_staged(args_[i]->toTensor().nbytes());
+    }
+    return each_host_output(context, [&](std::size_t binding, const Tensor&, std::size_t bytes) {
       host_outputs_ = true;
-      if (Status s = stream.copy(tensor.mutable_data_ptr(), source, tensor.nbytes()); !s) return s;
-      count_staged(tensor.nbytes());
+      return stream.copy(context.pinned[binding].data(), context.bound[binding], bytes);
+    });
+  }
+
+  bool is_staged_cache(const PooledContext& context, std::size_t input) const {
+    const Argument& argument = handle_.inputs[input];
+    return argument.is_cache && context.bound[argument.binding] != args_[input]->toTensor().const_data_ptr();
+  }
+
+  /// Calls `copy(binding, tensor, bytes)` for each result that goes to host memory.
+  template <typename Copy>
+  Status each_host_output(const PooledContext& context, const Copy& copy) {
+    for (std::size_t i = 0; i < handle_.inputs.size(); ++i) {
+      if (!is_staged_cache(context, i)) continue;
+      const Tensor& tensor = args_[i]->toTensor();
+      if (Status s = copy(handle_.inputs[i].binding, tensor, tensor.nbytes()); !s) return s;
     }
     std::size_t next = handle_.inputs.size();
     for (const Argument& output : handle_.outputs) {
@@ -306,13 +335,11 @@ class Run {
       }
       const Tensor& tensor = args_[next++]->toTensor();
       if (!tensor.device().is_cpu()) continue;
-      host_outputs_ = true;
       Result<Shape> shape = context.context->output_shape(output.binding);
       if (!shape) return shape.status();
       const std::size_t bytes =
           static_cast<std::size_t>(shape->elements().value_or(0)) * size_of(output.dtype);
-      if (Status s = stream.copy(tensor.mutable_data_ptr(), context.bound[output.binding], bytes); !s)
-        return s;
+      if (Status s = copy(output.binding, tensor, bytes); !s) return s;
     }
     return {};
   }

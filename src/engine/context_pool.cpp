@@ -77,6 +77,7 @@ Result<ContextPool::Lease> ContextPool::acquire(const void* user) {
   made->shapes.resize(n);
   made->shape_set.resize(n, false);
   made->staging.resize(n);
+  made->pinned.resize(n);
   internal::add(internal::counters().contexts);
   return Lease(*this, std::move(made));
 }

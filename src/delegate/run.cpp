@@ -285,18 +285,17 @@ class Run {
   }
 
   Status copy_inputs(PooledContext& context, Stream& stream) {
-    bool settled = false;
+    // An earlier run that nobody has waited for may still read the pinned memory.
+    const bool pinned_is_free = context.done->done();
     for (std::size_t i = 0; i < handle_.inputs.size(); ++i) {
       const Tensor& tensor = args_[i]->toTensor();
       const std::size_t binding = handle_.inputs[i].binding;
-      if (context.bound[binding] == tensor.const_data_ptr()) continue;
-      if (!settled) {  // An earlier run that nobody has waited for may still read the pinned memory.
-        if (Status s = context.done->synchronize(); !s) return s;
-        settled = true;
+      const void* source = tensor.const_data_ptr();
+      if (context.bound[binding] == source) continue;
+      if (pinned_is_free) {
+        source = std::memcpy(context.pinned[binding].data(), source, tensor.nbytes());
       }
-      void* pinned = context.pinned[binding].data();
-      std::memcpy(pinned, tensor.const_data_ptr(), tensor.nbytes());
-      if (Status s = stream.copy(context.bound[binding], pinned, tensor.nbytes()); !s) return s;
+      if (Status s = stream.copy(context.bound[binding], source, tensor.nbytes()); !s) return s;
       if (handle_.inputs[i].is_cache) count_staged(tensor.nbytes());
     }
     return {};

@@ -46,9 +46,7 @@ Blob blob_of(bool prefill, Ownership ownership) {
 TensorPtr device_tensor(std::vector<std::int32_t> shape, float* data, bool on_host = false) {
   const auto device =
       on_host ? Device(executorch::aten::DeviceType::CPU) : Device(executorch::aten::DeviceType::CUDA, 0);
-  return make_tensor_ptr(
-      std::move(shape), data, ScalarType::Float, executorch::aten::TensorShapeDynamism::DYNAMIC_BOUND,
-      [](void*) {}, device);
+  return make_tensor_ptr(std::move(shape), data, ScalarType::Float, device);
 }
 
 et::Error execute(const et::BackendInterface& backend, et::DelegateHandle* handle,

@@ -103,6 +103,11 @@ def stats() -> dict[str, int]:
     return _core.stats()
 
 
+def engine_kinds() -> list[str]:
+    """The kinds of engines that this build runs."""
+    return _core.engine_kinds()
+
+
 def last_error() -> str:
     """The text of the last error that the delegate returned on this thread, or ""."""
     return _core.last_error()

@@ -13,6 +13,7 @@
 #include <nanobind/stl/vector.h>
 
 #include "base/last_error.h"
+#include "engine/engine.h"
 #include "etrt/etrt.h"
 
 namespace nb = nanobind;
@@ -143,6 +144,7 @@ NB_MODULE(_core, m) {
 
   m.def("set_default_session", &etrt::set_default_session, "session"_a.none());
   m.def("stats", &stats);
+  m.def("engine_kinds", &etrt::engine_kinds);
   m.def("last_error", &etrt::last_error);
   m.def("clear_last_error", [] { etrt::internal::set_last_error({}); });
 }

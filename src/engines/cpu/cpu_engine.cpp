@@ -62,8 +62,7 @@ CpuLoader cpu_loader;
 
 Result<std::unique_ptr<Engine>> CpuEngine::load(EngineBytes bytes) {
   auto engine = std::unique_ptr<CpuEngine>(new CpuEngine(std::move(bytes)));
-  engine->loader_ = std::make_unique<executorch::extension::BufferDataLoader>(engine->bytes_.bytes.data(),
-                                                                              engine->bytes_.bytes.size());
+  engine->loader_ = std::make_unique<BytesLoader>(engine->bytes_.bytes);
   et::Result<et::Program> program = et::Program::load(engine->loader_.get());
   if (!program.ok()) {
     return Status(

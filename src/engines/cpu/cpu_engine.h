@@ -1,12 +1,12 @@
 #pragma once
 
+#include <executorch/runtime/executor/program.h>
+
 #include <memory>
 #include <vector>
 
-#include <executorch/extension/data_loader/buffer_data_loader.h>
-#include <executorch/runtime/executor/program.h>
-
 #include "engine/engine.h"
+#include "engines/cpu/bytes_loader.h"
 
 namespace etrt {
 
@@ -30,7 +30,7 @@ class CpuEngine final : public Engine {
   explicit CpuEngine(EngineBytes bytes) : bytes_(std::move(bytes)) {}
 
   EngineBytes bytes_;
-  std::unique_ptr<executorch::extension::BufferDataLoader> loader_;
+  std::unique_ptr<BytesLoader> loader_;
   std::unique_ptr<executorch::runtime::Program> program_;
   std::vector<EngineEntry> entries_;
 };

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import resource
 import sys
 from typing import Annotated
 
@@ -30,6 +29,7 @@ def generate_command(
     from tokenizers.decoders import DecodeStream
 
     from etrt.cli.loading import load_model
+    from etrt.cli.memory import peak_rss_bytes
     from etrt.llm import sampling
     from etrt.llm.conversation import Conversation
     from etrt.runtime import stats
@@ -63,14 +63,3 @@ def generate_command(
         "peak_rss_bytes": peak_rss_bytes(),
     }
     sys.stdout.write(json.dumps(result, ensure_ascii=False) + "\n")
-
-
-def peak_rss_bytes() -> int:
-    """The most memory that this process has had, the files that it maps included."""
-    try:
-        with open("/proc/self/status") as status:
-            line = next(line for line in status if line.startswith("VmHWM:"))
-        return int(line.split()[1]) * 1024
-    except (OSError, StopIteration):
-        # Elsewhere than on Linux; there it would count the parent's memory too.
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

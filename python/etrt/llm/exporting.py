@@ -71,7 +71,7 @@ def export_llm(
     tell("reading the weights", 0.0)
     model = load_llama(source, capacity)
     info = ModelInfo(
-        name=source.field("general.name"),
+        name=source.path.stem,
         engine=engine,
         weights=weights,
         capacity=capacity,

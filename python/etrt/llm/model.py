@@ -26,6 +26,7 @@ class LanguageModel:
     """
 
     def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
         tokenizer_file, info_file = sidecars(path)
         program = Program(path)
         for file in (tokenizer_file, info_file):

@@ -15,12 +15,12 @@ _LOG = logging.getLogger("etrt")
 def reconcile(entries: Sequence[EngineEntry]) -> None:
     """Settles, for each state, one update and one sequence dim for all entries; changes ``entries``.
 
-        * A state is in place if every entry that writes it can write in place. Else it swaps everywhere: an engine
-          writes the whole tensor, also where a kv_cache_update makes it.
-        * A state is a sequence if every entry that writes it appends along one and the same dim.
-        * The caller's caches are in place and stay as they are.
+    * A state is in place if every entry that writes it can write in place. Else it swaps everywhere: an engine
+      writes the whole tensor, also where a kv_cache_update makes it.
+    * A state is a sequence if every entry that writes it appends along one and the same dim.
     * Positions are kept for entries that write states only where all of them have one: an entry that writes without
-          telling how far would leave the lengths of its states wrong for the others.
+      telling how far would leave the lengths of its states wrong for the others.
+    * The caller's caches are in place; they are sequences where their entry keeps its position.
     """
     writers: dict[str, list[EngineEntry]] = defaultdict(list)
     for entry in entries:
@@ -57,7 +57,7 @@ def reconcile(entries: Sequence[EngineEntry]) -> None:
 
     for entry in entries:
         entry.states = [
-            s
+            replace(s, sequence_dim=s.sequence_dim if entry.position else None)
             if s.ownership == "caller"
             else replace(s, in_place=in_place[s.id], sequence_dim=sequence_dims[s.id])
             for s in entry.states

@@ -30,15 +30,14 @@ Blob blob_of(bool prefill, Ownership ownership) {
                    {"y", DType::kFloat32, rows, false}};
   const bool session = ownership == Ownership::kSession;
   blob.aliases = {{"cache_out", "cache", AliasKind::kUser, ownership, session ? "cache" : ""}};
-  if (session) {
-    blob.model_id = "append";
-    BlobState state;
-    state.id = state.input = "cache";
-    state.output = "cache_out";
-    state.shape = cache;
-    state.sequence_dim = 2;
-    blob.states = {state};
-  }
+  BlobState state;
+  state.id = state.input = "cache";
+  state.output = "cache_out";
+  state.ownership = ownership;
+  state.shape = cache;
+  state.sequence_dim = 2;
+  blob.states = {state};
+  if (session) blob.model_id = "append";
   blob.position = BlobPosition{"position", prefill ? BlobCount{"update", 2, 1} : BlobCount{}};
   return blob;
 }

@@ -123,10 +123,13 @@ def _select(node: torch.fx.Node) -> torch.fx.Node:
         emit(_aten.reshape.default, starts, per_row),
     )
     valid = emit(
-        _aten.bitwise_and.Tensor, emit(_aten.ge.Scalar, offset, 0), emit(_aten.lt.Scalar, offset, tokens)
+        _aten.logical_and.default, emit(_aten.ge.Scalar, offset, 0), emit(_aten.lt.Scalar, offset, tokens)
     )
     last = tokens - 1 if isinstance(tokens, int) else emit(operator.sub, tokens, 1)
     source = emit(_aten.clamp.default, offset, 0, last)
     source = emit(_aten._to_copy.default, source, dtype=torch.int64)
-    rows = emit(_aten.gather.default, update, dim, emit(_aten.expand.default, source, list(value.shape)))
+    if batch == 1:  # torch_tensorrt's gather takes no dynamic extents; its index_select does.
+        rows = emit(_aten.index_select.default, update, dim, emit(_aten.reshape.default, source, [capacity]))
+    else:
+        rows = emit(_aten.gather.default, update, dim, emit(_aten.expand.default, source, list(value.shape)))
     return emit(_aten.where.self, valid, rows, cache)

@@ -12,7 +12,17 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-LAYERS = ["base", "blob", "device", "state", "engine", "engines/cpu", "engines/tensorrt", "delegate", "python"]
+LAYERS = [
+    "base",
+    "blob",
+    "device",
+    "state",
+    "engine",
+    "engines/cpu",
+    "engines/tensorrt",
+    "delegate",
+    "python",
+]
 # Siblings that must not know each other, although one is listed first.
 SEPARATE = {("engines/tensorrt", "engines/cpu")}
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]')
@@ -37,9 +47,13 @@ def check(path: Path) -> list[str]:
             continue
         name = match.group(1)
         where = f"{relative}:{number}: includes {name}: "
-        if public and not (name.startswith("etrt/") or "/" not in name and not FOREIGN.match(name)):
+        if public and not (name.startswith("etrt/") or ("/" not in name and not FOREIGN.match(name))):
             problems.append(where + "a public header includes only etrt/ and the standard library")
-        if name.startswith("cuda") and own != "device/cuda" and not str(relative).startswith("src/device/cuda"):
+        if (
+            name.startswith("cuda")
+            and own != "device/cuda"
+            and not str(relative).startswith("src/device/cuda")
+        ):
             problems.append(where + "CUDA is used only in src/device/cuda")
         if name.startswith("NvInfer") and own != "engines/tensorrt":
             problems.append(where + "TensorRT is used only in src/engines/tensorrt")
@@ -53,7 +67,9 @@ def check(path: Path) -> list[str]:
 
 def main() -> int:
     """Prints the problems; 1 if there are any."""
-    files = [p for d in ("include", "src") for p in (ROOT / d).rglob("*") if p.suffix in (".h", ".cpp", ".cu")]
+    files = [
+        p for d in ("include", "src") for p in (ROOT / d).rglob("*") if p.suffix in (".h", ".cpp", ".cu")
+    ]
     problems = [problem for path in sorted(files) for problem in check(path)]
     print("\n".join(problems) if problems else f"{len(files)} files: includes go one way")
     return 1 if problems else 0

@@ -109,19 +109,20 @@ def _extents(node: torch.fx.Node) -> list[object]:
 
 
 def _check_bindings(entry: EngineEntry, program: Program) -> None:
-    """That the program keeps what the run time is promised: outputs of their own; caches that rows are written to alone.
+    """The program keeps what the run time is promised: outputs of their own, caches that get new rows alone.
 
     Raises:
         ExportError: it doesn't; ExecuTorch's passes have done something unforeseen.
     """
     plan = next(p for p in program.execution_plan if p.name == entry.name)
     names = [t.name for t in entry.inputs], [t.name for t in entry.outputs]
-    inputs, outputs = dict(zip(names[0], plan.inputs)), dict(zip(names[1], plan.outputs))
     if len(plan.inputs) != len(names[0]) or len(plan.outputs) != len(names[1]):
         raise ExportError(
-            f"method {entry.method!r}: the engine has {len(plan.inputs)} inputs and {len(plan.outputs)} outputs instead of "
-            f"{len(names[0])} and {len(names[1])}"
+            f"method {entry.method!r}: the engine has {len(plan.inputs)} inputs and {len(plan.outputs)} outputs "
+            f"instead of {len(names[0])} and {len(names[1])}"
         )
+    inputs = dict(zip(names[0], plan.inputs, strict=True))
+    outputs = dict(zip(names[1], plan.outputs, strict=True))
     if len({*plan.inputs, *plan.outputs}) != len(plan.inputs) + len(plan.outputs):
         raise ExportError(
             f"method {entry.method!r}: an input or output of the engine is another output as well"

@@ -67,7 +67,10 @@ def make_entry(
     state_inputs = [InputSpec(InputKind.USER_INPUT, TensorArgument(use.placeholder), None) for use in ordered]
     _reorder_placeholders(graph, [nodes[s.arg.name] for s in (*lifted, *own, *state_inputs)])
 
-    results = {spec.arg.name: node for spec, node in zip(signature.output_specs, graph.output_node().args[0])}
+    results = {
+        spec.arg.name: node
+        for spec, node in zip(signature.output_specs, graph.output_node().args[0], strict=True)
+    }
     own_outputs = [s for s in signature.output_specs if s.kind == OutputKind.USER_OUTPUT]
     written = [use for use in ordered if use.mutation is not None]
     kept = [updates[s.arg.name] for s in own if s.arg.name in updates]

@@ -69,12 +69,12 @@ def export(
     """Exports methods that share states and weights into one program.
 
     Args:
-        methods: name -> module, (module, example inputs), or what torch.export made of it. The same module may serve several
-            methods. A single one is called "forward".
+        methods: name -> module, (module, example inputs), or what torch.export made of it. The same module may serve
+            several methods. A single one is called "forward".
         example_inputs: name -> example inputs, for modules that come without; or those of the single one.
         dynamic_shapes: name -> ``dynamic_shapes`` of torch.export; or that of the single one.
-        engine, ownership, model_id, state_ids, initial_lengths: see TensorRTPartitioner. ``KVCache.initial_length`` is used
-            where ``initial_lengths`` says nothing.
+        engine, ownership, model_id, state_ids, initial_lengths: see TensorRTPartitioner. ``KVCache.initial_length``
+            is used where ``initial_lengths`` says nothing.
         constant_methods: name -> value of methods that return a constant.
         progress: called with what is being done, and the part of the whole that is done, from 0 to 1.
         engine_options: what the engine's builder takes, like ``compute_capabilities`` for "tensorrt_rtx".
@@ -145,14 +145,15 @@ def _trace(name: str, method: Method, examples: Sequence[Any] | None, shapes: An
         method, examples = method
     if not isinstance(method, nn.Module):
         raise ExportError(
-            f"method {name!r} is a {type(method).__name__}; expected a torch.nn.Module, (module, example inputs), or an "
-            "ExportedProgram"
+            f"method {name!r} is a {type(method).__name__}; expected a torch.nn.Module, (module, example inputs), or "
+            "an ExportedProgram"
         )
     if examples is None:
         raise ExportError(f"method {name!r} has no example inputs; give them in example_inputs[{name!r}]")
     if isinstance(examples, torch.Tensor) or not isinstance(examples, Sequence):
         raise ExportError(
-            f"example_inputs[{name!r}] is a {type(examples).__name__}; expected a tuple with one entry for each argument"
+            f"example_inputs[{name!r}] is a {type(examples).__name__}; expected a tuple with one entry for each "
+            "argument"
         )
     try:
         with torch.no_grad():

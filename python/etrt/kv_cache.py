@@ -32,7 +32,12 @@ class KVCache(nn.Module):
         dtype: torch.dtype = torch.float32,
     ) -> None:
         super().__init__()
-        for name, extent in (("batch", batch), ("heads", heads), ("capacity", capacity), ("head_dim", head_dim)):
+        for name, extent in (
+            ("batch", batch),
+            ("heads", heads),
+            ("capacity", capacity),
+            ("head_dim", head_dim),
+        ):
             if extent <= 0:
                 raise ValueError(f"KVCache: {name} is {extent}; expected a positive number")
         self.initial_length = 0

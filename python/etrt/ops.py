@@ -49,7 +49,8 @@ def check_arguments(
         )
     if update.dtype != cache.dtype:
         raise ValueError(
-            f"kv_cache_update: update is {_dtype(update)}, cache is {_dtype(cache)}; cast the update to the cache's dtype"
+            f"kv_cache_update: update is {_dtype(update)}, cache is {_dtype(cache)}; cast the update to the cache's "
+            "dtype"
         )
     same_rank = update.dim() == rank
     if not same_rank or any(d != sequence_dim and update.shape[d] != cache.shape[d] for d in range(rank)):

@@ -29,7 +29,7 @@ def separate_outputs(program: ExportedProgram, ownership: Ownership = "session")
     results = list(output.args[0])
     buffers = {s.arg.name for s in program.graph_signature.input_specs if s.kind == InputKind.BUFFER}
     taken: set[torch.fx.Node] = set()
-    for index, (spec, node) in enumerate(zip(specs, results)):
+    for index, (spec, node) in enumerate(zip(specs, results, strict=True)):
         if not isinstance(node, torch.fx.Node) or not isinstance(node.meta.get("val"), torch.Tensor):
             continue
         if spec.kind == OutputKind.BUFFER_MUTATION and is_callers(ownership, str(spec.target)):

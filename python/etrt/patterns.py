@@ -2,7 +2,8 @@
 
 Recognised, for a buffer ``cache`` whose new value is the result and that nothing else reads beforehand:
 
-* ``cache.index_copy_(d, index, update)``, ``cache[:, :, index] = update``, ``cache.index_put_((None, None, index), update)``
+* ``cache.index_copy_(d, index, update)``, ``cache[:, :, index] = update``,
+  ``cache.index_put_((None, None, index), update)``
 * ``cache[arange(B), :, index] = update`` with a start for each batch row
 * ``cache[:, :, p : p + T] = update``, ``cache.narrow(2, p, T).copy_(update)`` with ``p = position.item()``
 * the functional forms of these, assigned to the buffer
@@ -75,8 +76,8 @@ def rewrite_updates(program: ExportedProgram, states: Collection[BufferUse], whe
             uses[index] = replace(use, mutation=new.name)
         except _NotRecognised as reason:
             _LOG.warning(
-                "%s: state %r is updated by %s, which isn't recognised as an append at a position: %s. Each run writes all of "
-                "it anew; etrt.KVCache is updated in place",
+                "%s: state %r is updated by %s, which isn't recognised as an append at a position: %s. Each run "
+                "writes all of it anew; etrt.KVCache is updated in place",
                 where, use.name, op_name(result).replace("::", "."), reason,
             )  # fmt: skip
     graph.eliminate_dead_code()
@@ -126,8 +127,8 @@ def _append_at_index(
             position = start
         elif batch_rows(cache.meta[_VALUE], dim) > 1:
             raise _NotRecognised(
-                f"its index has an entry for each new row, but there are {batch_rows(cache.meta[_VALUE], dim)} batch rows; "
-                "use position + arange(T) with a position of one element"
+                f"its index has an entry for each new row, but there are {batch_rows(cache.meta[_VALUE], dim)} batch "
+                "rows; use position + arange(T) with a position of one element"
             )
     return _update(node, cache, _cast(_fit(update, cache, dim, node), cache, node), position, dim)
 
@@ -259,4 +260,4 @@ def _same_shape(a: Any, b: Any) -> bool:
     def extent(d: Any) -> Any:
         return d.node.expr if isinstance(d, torch.SymInt) else d
 
-    return len(a) == len(b) and all(extent(x) == extent(y) for x, y in zip(a, b))
+    return len(a) == len(b) and all(extent(x) == extent(y) for x, y in zip(a, b, strict=True))

@@ -55,7 +55,7 @@ def overload(node: torch.fx.Node) -> torch._ops.OpOverload | None:
 
 
 def op_name(node: torch.fx.Node) -> str:
-    """"aten::view_copy", without the overload; "" for what is no operator."""
+    """Like "aten::view_copy", without the overload; "" for what is no operator."""
     target = overload(node)
     return "" if target is None else str(target._schema.name)
 
@@ -151,7 +151,9 @@ def is_arange(node: torch.fx.Node) -> bool:
     return bool(start == 0 and step == 1)
 
 
-def find_position(program: ExportedProgram, where: str, inputs: Sequence[torch.fx.Node]) -> PositionInput | None:
+def find_position(
+    program: ExportedProgram, where: str, inputs: Sequence[torch.fx.Node]
+) -> PositionInput | None:
     """Position and count of a partition's kv_cache_updates; None if it has none.
 
     Args:
@@ -171,9 +173,9 @@ def find_position(program: ExportedProgram, where: str, inputs: Sequence[torch.f
         source = source_of_start(position)
         if source is None or source not in inputs:
             raise ExportError(
-                f"{where}: the position of {node.name} (cache {cache.name}) comes from {position.format_node()}; it has to be "
-                "an int32 or int64 input of the method, as it is or through casts, reshapes and position + arange(T), "
-                "so that the host can check it before a run"
+                f"{where}: the position of {node.name} (cache {cache.name}) comes from {position.format_node()}; "
+                "it has to be an int32 or int64 input of the method, as it is or through casts, reshapes and "
+                "position + arange(T), so that the host can check it before a run"
             )
         this = PositionInput(source.name, _count(update, dim, where, node, inputs))
         if found is not None and this != found:

@@ -33,7 +33,7 @@ def reconcile(entries: Sequence[EngineEntry]) -> None:
         uses = [next(s for s in _session_states(entry) if s.id == id_) for entry in its_writers]
         in_place[id_] = all(use.in_place for use in uses)
         if any(use.in_place for use in uses) and not in_place[id_]:
-            slow = next(e for e, use in zip(its_writers, uses) if not use.in_place)
+            slow = next(e for e, use in zip(its_writers, uses, strict=True) if not use.in_place)
             _LOG.warning(
                 "state %r is written whole by method %r, so that no method updates it in place; append with "
                 "etrt.KVCache.update in all of them", id_, slow.method
@@ -46,8 +46,8 @@ def reconcile(entries: Sequence[EngineEntry]) -> None:
         having = [entry for entry in group if entry.position is not None]
         if having and without:
             _LOG.warning(
-                "method %r writes states of method %r without a position; their lengths aren't kept, and positions aren't "
-                "checked", without[0].method, having[0].method
+                "method %r writes states of method %r without a position; their lengths aren't kept, and positions "
+                "aren't checked", without[0].method, having[0].method
             )  # fmt: skip
             for entry in group:
                 entry.position = None

@@ -161,7 +161,8 @@ def assign_ids(
         if len(wanted) > 1:
             names = ", ".join(f"{m}: {n}" for m, n in sorted(members))
             raise ExportError(
-                f"state_ids gives the ids {', '.join(repr(w) for w in sorted(wanted))} to one tensor ({names}); give it one"
+                f"state_ids gives the ids {', '.join(repr(w) for w in sorted(wanted))} to one tensor ({names}); give "
+                "it one"
             )
         if wanted:
             chosen[identity] = wanted.pop()

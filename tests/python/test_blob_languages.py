@@ -47,7 +47,9 @@ def cpp(tmp_path_factory):
         folder = tmp_path_factory.mktemp("build")
         cmake = shutil.which("cmake")
         assert cmake, "cmake isn't installed: pip install -r requirements.txt"
-        subprocess.run([cmake, "-S", ROOT, "-B", folder, "-DETRT_EXECUTORCH=OFF", "-DETRT_BENCHMARKS=OFF"], check=True)
+        subprocess.run(
+            [cmake, "-S", ROOT, "-B", folder, "-DETRT_EXECUTORCH=OFF", "-DETRT_BENCHMARKS=OFF"], check=True
+        )
         subprocess.run([cmake, "--build", folder, "--target", "blob_tool"], check=True)
         tool = folder / "tests/blob/blob_tool"
     process = Cpp(tool)

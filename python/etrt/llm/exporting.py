@@ -70,6 +70,8 @@ def export_llm(
     tell = progress or (lambda stage, done: None)
     tell("reading the weights", 0.0)
     model = load_llama(source, capacity)
+    if engine != "cpu":  # TensorRT has no 8-bit tables; float16 holds these codes exactly.
+        model.embedding.codes = model.embedding.codes.half()
     info = ModelInfo(
         name=source.path.stem,
         engine=engine,

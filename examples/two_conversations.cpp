@@ -2,15 +2,15 @@
 //
 //   two_conversations MODEL.pte TOKEN...     (a program with methods prefill and decode)
 
+#include <etrt/etrt.h>
+#include <executorch/extension/module/module.h>
+#include <executorch/extension/tensor/tensor.h>
+
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <vector>
-
-#include <etrt/etrt.h>
-#include <executorch/extension/module/module.h>
-#include <executorch/extension/tensor/tensor.h>
 
 using executorch::extension::make_tensor_ptr;
 using executorch::extension::Module;

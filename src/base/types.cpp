@@ -1,10 +1,10 @@
 #include "etrt/types.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <limits>
-
-#include <fmt/format.h>
 
 namespace etrt {
 
@@ -34,7 +34,8 @@ std::size_t size_of(DType dtype) noexcept { return kDTypes[static_cast<std::size
 std::string_view to_string(DType dtype) noexcept { return kDTypes[static_cast<std::size_t>(dtype)].name; }
 
 std::optional<DType> dtype_from_string(std::string_view name) noexcept {
-  const auto it = std::find_if(kDTypes.begin(), kDTypes.end(), [&](const DTypeInfo& d) { return d.name == name; });
+  const auto it =
+      std::find_if(kDTypes.begin(), kDTypes.end(), [&](const DTypeInfo& d) { return d.name == name; });
   if (it == kDTypes.end()) return std::nullopt;
   return static_cast<DType>(it - kDTypes.begin());
 }

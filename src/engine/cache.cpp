@@ -43,10 +43,10 @@ SharedEngine::~SharedEngine() {
   internal::subtract(internal::counters().engine_bytes, serialized_bytes_);
 }
 
-Result<std::shared_ptr<SharedEngine>> find_or_load_engine(
-    const EngineIdentity& identity, const std::function<Result<EngineBytes>()>& bytes) {
+Result<std::shared_ptr<SharedEngine>> find_or_load_engine(const EngineIdentity& identity,
+                                                          const std::function<Result<EngineBytes>()>& bytes) {
   const EngineOptions& o = identity.options;
-  const Cache::Key key{identity.kind,         identity.key, o.device_id, o.weight_streaming_budget,
+  const Cache::Key key{identity.kind,         identity.key,     o.device_id, o.weight_streaming_budget,
                        o.hardware_compatible, o.target_platform};
   std::shared_ptr<Slot> slot;
   {

@@ -39,7 +39,7 @@ struct EngineIdentity {
 /// in which case `bytes` isn't called. Concurrent calls for one identity load once.
 /// An engine lives as long as somebody holds it.
 /// Errors: those of `bytes` and of the loader; kUnsupported for an unknown kind.
-Result<std::shared_ptr<SharedEngine>> find_or_load_engine(
-    const EngineIdentity& identity, const std::function<Result<EngineBytes>()>& bytes);
+Result<std::shared_ptr<SharedEngine>> find_or_load_engine(const EngineIdentity& identity,
+                                                          const std::function<Result<EngineBytes>()>& bytes);
 
 }  // namespace etrt

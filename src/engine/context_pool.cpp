@@ -47,8 +47,7 @@ Result<ContextPool::Lease> ContextPool::acquire(const void* user) {
   {
     std::lock_guard lock(mutex_);
     if (!idle_.empty()) {
-      auto it = std::find_if(idle_.begin(), idle_.end(),
-                             [&](const auto& c) { return c->last_user == user; });
+      auto it = std::find_if(idle_.begin(), idle_.end(), [&](const auto& c) { return c->last_user == user; });
       if (it == idle_.end()) it = std::prev(idle_.end());
       std::unique_ptr<PooledContext> context = std::move(*it);
       *it = std::move(idle_.back());

@@ -25,9 +25,9 @@ struct PooledContext {
   std::vector<void*> bound;        ///< Address of each binding; nullptr: none yet.
   std::vector<Shape> shapes;       ///< Input shapes; of outputs unused.
   std::vector<bool> shape_set;
-  std::vector<Buffer> staging;     ///< Device memory for bindings whose arguments are on the host.
-  std::vector<Buffer> pinned;      ///< Host memory for them, which the device copies without a detour.
-  const void* last_user = nullptr; ///< Session of the last run: an address to compare, never followed.
+  std::vector<Buffer> staging;      ///< Device memory for bindings whose arguments are on the host.
+  std::vector<Buffer> pinned;       ///< Host memory for them, which the device copies without a detour.
+  const void* last_user = nullptr;  ///< Session of the last run: an address to compare, never followed.
 
   /// Sets what differs from the last run. Errors: as ExecutionContext.
   Status set_shape(std::size_t binding, const Shape& shape);

@@ -1,9 +1,9 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <map>
 #include <mutex>
-
-#include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include "engine/engine.h"
 

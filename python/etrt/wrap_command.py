@@ -9,7 +9,8 @@ from typing import Annotated, Any
 import typer
 
 from etrt.errors import ExportError
-from etrt.wrapping import PlanProfile, PlanState, wrap
+from etrt.plan_tools import differ_in_place, read_bindings
+from etrt.wrapping import PlanDescription, PlanProfile, PlanState, describe, read_plan, wrap
 
 _ALIAS = re.compile(r"(?P<output>[^=]+)=(?P<input>.+?)(?::(?P<kind>user|kv_cache_update))?")
 _STATE = re.compile(r"(?P<id>[^=]+)=(?P<input>.+?)(?:@(?P<dim>\d+))?")
@@ -68,11 +69,6 @@ def wrap_command(
     ] = False,
 ) -> None:
     """Make a program (.pte) of a ready TensorRT plan, with one method for each optimization profile."""
-    if check:
-        raise _exit(
-            "--check runs the engine with states swapped and in place and compares: it needs a GPU and a "
-            "build of etrt with TensorRT (etrt doctor says what is there)"
-        )
     try:
         given: dict[str, Any] = {
             "aliases": dict(_alias(text) for text in alias or []),
@@ -84,8 +80,12 @@ def wrap_command(
             "engine": engine,
             "update": "in_place" if in_place else None,
         }
-        exported = wrap(plan, _bindings(bindings, binding or []), **{k: v for k, v in given.items() if v})
-        path = exported.save(output)
+        description = _describe(
+            plan, _bindings(bindings, binding or []), {k: v for k, v in given.items() if v}
+        )
+        if check:
+            _check(plan, description)
+        path = wrap(plan, description).save(output)
     except (ExportError, OSError) as error:
         raise _exit(str(error)) from None
     typer.echo(f"wrote {path}, {path.stat().st_size} bytes")
@@ -96,14 +96,40 @@ def _exit(message: str) -> typer.Exit:
     return typer.Exit(1)
 
 
-def _bindings(path: Path | None, flags: list[str]) -> Path | list[str]:
+def _bindings(path: Path | None, flags: list[str]) -> Path | list[str] | None:
     if path is not None and flags:
         raise ExportError("--bindings and --binding both say what the bindings are; give one of them")
-    if path is None and not flags:
+    return flags or path
+
+
+def _describe(plan: Path, bindings: Path | list[str] | None, given: dict[str, Any]) -> PlanDescription:
+    if bindings is not None:
+        return describe(bindings, **given)
+    try:
+        found, extents = read_bindings(given.get("engine", "tensorrt"), read_plan(plan))
+    except ExportError as error:
         raise ExportError(
-            "the plan's bindings aren't known: give a file with --bindings, or each one with --binding"
-        )
-    return flags if path is None else path
+            f"give the plan's bindings, in a file with --bindings or each one with --binding: {error}"
+        ) from None
+    profiles = given.get("profiles") or {"forward": PlanProfile()}
+    for method, profile in profiles.items():
+        if profile.index not in extents:
+            raise ExportError(
+                f"--profile {method}={profile.index}: the plan has profiles 0 to {len(extents) - 1}"
+            )
+    filled = {m: PlanProfile(p.index, p.extents or extents[p.index]) for m, p in profiles.items()}
+    return describe(found, **{**given, "profiles": filled})
+
+
+def _check(plan: Path, description: PlanDescription) -> None:
+    """Raises ExportError if the states aren't to share memory and would."""
+    differ = {m: names for m, names in differ_in_place(read_plan(plan), description).items() if names}
+    for method, names in differ.items():
+        typer.echo(f"{method}: in place, {', '.join(names)} differ from the same run with states swapped")
+    if not differ:
+        typer.echo("in place and with states swapped, the results are the same")
+    elif description.update == "in_place":
+        raise ExportError("this plan isn't safe in place: leave --in-place out")
 
 
 def _match(pattern: re.Pattern[str], option: str, text: str, form: str) -> re.Match[str]:

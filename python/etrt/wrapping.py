@@ -229,18 +229,8 @@ def wrap(
     Raises:
         ExportError: the plan can't be read, or the description lacks something or contradicts itself.
     """
-    data = _read_plan(plan)
-    if isinstance(bindings, PlanDescription):
-        description = bindings
-    elif isinstance(bindings, (str, Path)):
-        description = PlanDescription.read(bindings)
-    else:
-        description = PlanDescription.of({"bindings": bindings})
-    if settings:
-        given = {key: value for key, value in settings.items() if value is not None}
-        description = PlanDescription.of(
-            {**{f.name: getattr(description, f.name) for f in fields(description)}, **given}
-        )
+    data = read_plan(plan)
+    description = describe(bindings, **settings)
     _Checks(description).run()
     update = description.update or "swap"
     engine = StoredEngine.of(description.engine, BuiltEngine(data, {}))
@@ -257,7 +247,24 @@ def wrap(
     return Exported(to_edge(methods).to_executorch(config))
 
 
-def _read_plan(path: str | Path) -> bytes:
+def describe(bindings: str | Path | Sequence[Any] | PlanDescription, **settings: Any) -> PlanDescription:
+    """The description that ``wrap`` makes of the same arguments. Raises ExportError."""
+    if isinstance(bindings, PlanDescription):
+        description = bindings
+    elif isinstance(bindings, (str, Path)):
+        description = PlanDescription.read(bindings)
+    else:
+        description = PlanDescription.of({"bindings": bindings})
+    given = {key: value for key, value in settings.items() if value is not None}
+    if not given:
+        return description
+    return PlanDescription.of(
+        {**{f.name: getattr(description, f.name) for f in fields(description)}, **given}
+    )
+
+
+def read_plan(path: str | Path) -> bytes:
+    """The bytes of a plan. Raises ExportError."""
     try:
         data = Path(path).read_bytes()
     except OSError as error:

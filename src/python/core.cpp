@@ -15,21 +15,16 @@
 #include "base/last_error.h"
 #include "engine/engine.h"
 #include "etrt/etrt.h"
+#include "python/engines.h"
+#include "python/status_error.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
 
+using etrt::python::check;
+using etrt::python::StatusError;
+
 namespace {
-
-struct StatusError : std::exception {
-  explicit StatusError(etrt::Status s) : status(std::move(s)) {}
-  const char* what() const noexcept override { return status.message().c_str(); }
-  etrt::Status status;
-};
-
-void check(etrt::Status status) {
-  if (!status.ok()) throw StatusError(std::move(status));
-}
 
 nb::dlpack::dtype dlpack_type(etrt::DType dtype) {
   using Code = nb::dlpack::dtype_code;
@@ -145,6 +140,7 @@ NB_MODULE(_core, m) {
   m.def("set_default_session", &etrt::set_default_session, "session"_a.none());
   m.def("stats", &stats);
   m.def("engine_kinds", &etrt::engine_kinds);
+  etrt::python::add_engine_functions(m);
   m.def("last_error", &etrt::last_error);
   m.def("clear_last_error", [] { etrt::internal::set_last_error({}); });
 }

@@ -152,7 +152,7 @@ def test_sampling():
     [
         ({"capacity": 9000}, "trained for 8192 positions"),
         ({"capacity": 64}, "prefill_tokens is 128; expected 2 to the capacity, 64"),
-        ({"weights": "int3"}, "weights is 'int3'; expected one of fp32, int8"),
+        ({"weights": "int8"}, "weights is 'int8'; expected one of fp32"),
     ],
 )
 def test_settings_that_cannot_be(tmp_path, settings, message):

@@ -16,7 +16,7 @@ from etrt.llm.llama import load_llama
 from etrt.llm.tokenizer import build_tokenizer
 from etrt.progress import Progress
 
-WEIGHTS = ("fp32", "int8")
+WEIGHTS = ("fp32",)
 
 
 @dataclass(frozen=True)

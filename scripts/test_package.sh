@@ -23,7 +23,7 @@ cmake --build "$work/consumer"
 models=build/dev/tests/delegate/models
 [ -f "$models/tiny_decoder.pte" ] ||
   PYTHONPATH=python python tests/python/make_models.py "$models"
-"$work/consumer/consumer" "$models/tiny_decoder.pte" 5 17 3 42 | tee "$work/output.txt"
+"$work/consumer/consumer" "$models/tiny_decoder.pte" 33 9 21 4 | tee "$work/output.txt"
 [ "$(grep -c '^conversation 0' "$work/output.txt")" -eq 8 ]
 [ "$(grep -c '^conversation 1' "$work/output.txt")" -eq 8 ]
 # The two conversations started otherwise and must not say the same.

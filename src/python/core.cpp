@@ -1,16 +1,16 @@
 // The Python module etrt._core: sessions, counters, errors. Importing it loads the delegate
 // library, which registers the backend with ExecuTorch.
 
-#include <memory>
-#include <optional>
-#include <utility>
-#include <vector>
-
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
 #include <nanobind/stl/vector.h>
+
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
 
 #include "base/last_error.h"
 #include "engine/engine.h"
@@ -32,11 +32,16 @@ nb::dlpack::dtype dlpack_type(etrt::DType dtype) {
   switch (dtype) {
     case etrt::DType::kFloat32:
     case etrt::DType::kFloat16:
-    case etrt::DType::kFloat64: return {static_cast<std::uint8_t>(Code::Float), bits, 1};
-    case etrt::DType::kBFloat16: return {static_cast<std::uint8_t>(Code::Bfloat), bits, 1};
-    case etrt::DType::kUInt8: return {static_cast<std::uint8_t>(Code::UInt), bits, 1};
-    case etrt::DType::kBool: return {static_cast<std::uint8_t>(Code::Bool), bits, 1};
-    default: return {static_cast<std::uint8_t>(Code::Int), bits, 1};
+    case etrt::DType::kFloat64:
+      return {static_cast<std::uint8_t>(Code::Float), bits, 1};
+    case etrt::DType::kBFloat16:
+      return {static_cast<std::uint8_t>(Code::Bfloat), bits, 1};
+    case etrt::DType::kUInt8:
+      return {static_cast<std::uint8_t>(Code::UInt), bits, 1};
+    case etrt::DType::kBool:
+      return {static_cast<std::uint8_t>(Code::Bool), bits, 1};
+    default:
+      return {static_cast<std::uint8_t>(Code::Int), bits, 1};
   }
 }
 
@@ -47,12 +52,12 @@ nb::object view(const etrt::Session& session, std::string_view id, std::string_v
   std::vector<std::size_t> shape;
   for (const std::int64_t extent : found->shape.dims()) shape.push_back(static_cast<std::size_t>(extent));
   auto* keep = new std::shared_ptr<etrt::internal::SessionImpl>(session.impl());
-  nb::capsule owner(keep, [](void* p) noexcept {
-    delete static_cast<std::shared_ptr<etrt::internal::SessionImpl>*>(p);
-  });
+  nb::capsule owner(
+      keep, [](void* p) noexcept { delete static_cast<std::shared_ptr<etrt::internal::SessionImpl>*>(p); });
   const bool cuda = found->device.type == etrt::DeviceType::kCuda;
-  return nb::cast(nb::ndarray<>(found->data, shape.size(), shape.data(), owner, nullptr, dlpack_type(found->dtype),
-                                cuda ? nb::device::cuda::value : nb::device::cpu::value, found->device.index));
+  return nb::cast(
+      nb::ndarray<>(found->data, shape.size(), shape.data(), owner, nullptr, dlpack_type(found->dtype),
+                    cuda ? nb::device::cuda::value : nb::device::cpu::value, found->device.index));
 }
 
 nb::dict to_dict(const etrt::StateInfo& state) {
@@ -87,9 +92,12 @@ nb::dict stats() {
 
 const char* name_of(etrt::SessionStatus status) {
   switch (status) {
-    case etrt::SessionStatus::kReady: return "ready";
-    case etrt::SessionStatus::kBusy: return "busy";
-    case etrt::SessionStatus::kFailed: return "failed";
+    case etrt::SessionStatus::kReady:
+      return "ready";
+    case etrt::SessionStatus::kBusy:
+      return "busy";
+    case etrt::SessionStatus::kFailed:
+      return "failed";
   }
   return "failed";
 }
@@ -133,7 +141,8 @@ NB_MODULE(_core, m) {
              for (const etrt::StateInfo& state : s.states()) list.append(to_dict(state));
              return list;
            })
-      .def("reset", [](etrt::Session& s) { check(s.reset()); }, nb::call_guard<nb::gil_scoped_release>())
+      .def(
+          "reset", [](etrt::Session& s) { check(s.reset()); }, nb::call_guard<nb::gil_scoped_release>())
       .def("view", &view, "state_id"_a, "model_id"_a = "");
   nb::class_<Scope>(m, "Scope").def(nb::init<const etrt::Session&>()).def("close", &Scope::close);
 

@@ -69,9 +69,10 @@ std::vector<std::string> differ_in_place(const std::string& kind, const nb::byte
 void add_engine_functions(nb::module_& module) {
   module.def("engine_bindings", &bindings, "kind"_a, "data"_a,
              "Of serialized engine bytes: entry name -> bindings, in engine order.");
-  module.def("differ_in_place", &differ_in_place, "kind"_a, "data"_a, "entry"_a, "pairs"_a,
-             "Names of the outputs that come out otherwise when the outputs of (input, output) pairs, indices of "
-             "bindings, share their inputs' memory.");
+  module.def(
+      "differ_in_place", &differ_in_place, "kind"_a, "data"_a, "entry"_a, "pairs"_a,
+      "Names of the outputs that come out otherwise when the outputs of (input, output) pairs, indices of "
+      "bindings, share their inputs' memory.");
 }
 
 }  // namespace etrt::python

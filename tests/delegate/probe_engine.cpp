@@ -22,6 +22,13 @@ ProbeHook& hook() {
 
 const Shape kStateShape{1, 1, 8, 4};
 
+/// "s0", "s1", ...
+std::string state_name(int index) {
+  std::string name("s");
+  name += std::to_string(index);
+  return name;
+}
+
 EngineBinding binding(std::string name, DType dtype, Shape shape, bool is_input) {
   EngineBinding b;
   b.name = std::move(name);
@@ -57,12 +64,11 @@ class ProbeEngine final : public Engine {
     entry.name = "forward";
     entry.bindings.push_back(binding("position", DType::kInt64, {1}, true));
     for (int i = 0; i < states; ++i) {
-      entry.bindings.push_back(binding("s" + std::to_string(i), DType::kFloat32, kStateShape, true));
+      entry.bindings.push_back(binding(state_name(i), DType::kFloat32, kStateShape, true));
     }
     entry.bindings.push_back(binding("y", DType::kFloat32, {1}, false));
     for (int i = 0; i < states; ++i) {
-      entry.bindings.push_back(
-          binding("s" + std::to_string(i) + "_out", DType::kFloat32, kStateShape, false));
+      entry.bindings.push_back(binding(state_name(i) + "_out", DType::kFloat32, kStateShape, false));
     }
     entries_.push_back(std::move(entry));
   }
@@ -97,7 +103,7 @@ std::vector<std::byte> probe_blob(int states) {
   blob.engine = std::as_bytes(std::span(engine));
   blob.bindings.push_back({"position", DType::kInt64, Shape{1}, true});
   for (int i = 0; i < states; ++i) {
-    const std::string name = "s" + std::to_string(i);
+    const std::string name = state_name(i);
     blob.bindings.push_back({name, DType::kFloat32, kStateShape, true});
     blob.aliases.push_back({name + "_out", name, AliasKind::kUser, Ownership::kSession, name});
     BlobState state;
@@ -110,7 +116,7 @@ std::vector<std::byte> probe_blob(int states) {
   }
   blob.bindings.push_back({"y", DType::kFloat32, Shape{1}, false});
   for (int i = 0; i < states; ++i) {
-    blob.bindings.push_back({"s" + std::to_string(i) + "_out", DType::kFloat32, kStateShape, false});
+    blob.bindings.push_back({state_name(i) + "_out", DType::kFloat32, kStateShape, false});
   }
   if (states > 0) blob.position = BlobPosition{"position", {}};
   Result<std::vector<std::byte>> bytes = write_blob(blob);

@@ -1,6 +1,8 @@
 #include <cassert>
+#include <cstddef>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <utility>
 
 #include "etrt/session.h"
@@ -19,7 +21,8 @@ struct Default {
 
 Default& process_default() noexcept {
   // Never destroyed: its memory may be on a device whose driver is shut down by then.
-  static Default& instance = *new Default;
+  alignas(Default) static std::byte memory[sizeof(Default)];
+  static Default& instance = *new (memory) Default;
   return instance;
 }
 

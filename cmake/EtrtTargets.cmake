@@ -5,6 +5,9 @@ target_compile_features(etrt_options INTERFACE cxx_std_20)
 target_compile_options(etrt_options INTERFACE
   -Wall -Wextra -Wconversion -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual
   $<$<BOOL:${ETRT_WERROR}>:-Werror>)
+# base/format.h: fmt's headers alone; it is compiled in base/format.cpp.
+target_include_directories(etrt_options SYSTEM INTERFACE
+  $<TARGET_PROPERTY:fmt::fmt-header-only,INTERFACE_INCLUDE_DIRECTORIES>)
 if(ETRT_SANITIZE)
   target_compile_options(etrt_options INTERFACE
     -fsanitize=${ETRT_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)

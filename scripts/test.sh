@@ -20,6 +20,8 @@ step_format() {
     xargs -0 clang-format --dry-run --Werror
 }
 
+step_build() { configure_and_build dev; }
+
 step_cpp() { configure_and_build dev && ctest --preset dev; }
 
 step_tidy() {
@@ -45,25 +47,36 @@ step_package() { scripts/test_package.sh; }
 
 step_python() { python -m pytest -q; }
 
-steps=("$@")
-[ ${#steps[@]} -gt 0 ] || steps=(layers format cpp package python asan tsan fuzz tidy)
+run_steps() {  # One after the other; the failed ones are listed in build/failed.
+  local step start
+  for step in "$@"; do
+    printf '\n==> %s\n' "$step"
+    start=$SECONDS
+    if "step_$step"; then
+      echo "$step" >>build/passed
+      echo "<== $step passed in $((SECONDS - start)) s"
+    else
+      echo "$step" >>build/failed
+      echo "<== $step FAILED after $((SECONDS - start)) s"
+    fi
+  done
+}
 
 mkdir -p build
-passed=0
-failed=()
-for step in "${steps[@]}"; do
-  printf '\n==> [%d/%d] %s\n' $((passed + ${#failed[@]} + 1)) "${#steps[@]}" "$step"
-  start=$SECONDS
-  if "step_$step"; then
-    passed=$((passed + 1))
-    echo "<== $step passed in $((SECONDS - start)) s"
-  else
-    failed+=("$step")
-    echo "<== $step FAILED after $((SECONDS - start)) s"
-  fi
-done
+: >build/passed
+: >build/failed
+if [ $# -gt 0 ]; then
+  run_steps "$@"
+else
+  run_steps layers format build
+  # Python's tests are one process at a time: beside them, the rest. Their lines start with "python |".
+  run_steps python 2>&1 | sed -u 's/^/python | /' &
+  run_steps cpp package asan tsan fuzz tidy
+  wait
+fi
 
 echo
-[ ${#failed[@]} -eq 0 ] || echo "failed steps: ${failed[*]}"
-echo "$passed passed, ${#failed[@]} failed"
-[ ${#failed[@]} -eq 0 ]
+failed=$(wc -l <build/failed)
+[ "$failed" -eq 0 ] || echo "failed steps: $(tr '\n' ' ' <build/failed)"
+echo "$(wc -l <build/passed) passed, $failed failed"
+[ "$failed" -eq 0 ]

@@ -8,7 +8,7 @@ work=build/package
 rm -rf "$work"
 mkdir -p "$work/made"
 
-python -m pip wheel -q --no-build-isolation --no-deps -w "$work" --config-settings=build-dir=build/wheel .
+python -m pip wheel -q --no-build-isolation --no-deps -w "$work" .
 python -m pip install -q --no-deps --target "$work/made/site" "$work"/etrt-*.whl
 executorch=$(python -c "import importlib.util as u; print(u.find_spec('executorch').submodule_search_locations[0])")
 ln -s "$executorch" "$work/made/site/executorch"

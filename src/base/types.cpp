@@ -1,10 +1,10 @@
 #include "etrt/types.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <limits>
+
+#include "base/format.h"
 
 namespace etrt {
 
@@ -75,7 +75,7 @@ std::string to_string(const Shape& shape) {
 }
 
 std::string to_string(DeviceId device) {
-  return device.type == DeviceType::kHost ? "host" : fmt::format("cuda:{}", device.index);
+  return device.type == DeviceType::kHost ? "host" : formatted("cuda:{}", device.index);
 }
 
 std::size_t TensorView::bytes() const noexcept {

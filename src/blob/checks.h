@@ -1,13 +1,12 @@
 #pragma once
 
-#include <fmt/format.h>
-
 #include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
 #include <utility>
 
+#include "base/format.h"
 #include "blob/blob.h"
 #include "etrt/status.h"
 
@@ -17,7 +16,7 @@ namespace etrt::internal {
 /// kInvalidData with the text `field: what was wrong`.
 template <typename... Args>
 Status invalid(fmt::format_string<Args...> format, Args&&... args) {
-  return {Code::kInvalidData, fmt::format(format, std::forward<Args>(args)...)};
+  return {Code::kInvalidData, formatted(format, std::forward<Args>(args)...)};
 }
 
 /// Valid UTF-8.

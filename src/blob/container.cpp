@@ -1,7 +1,5 @@
 #include "blob/container.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cstdint>
 #include <limits>
@@ -10,6 +8,7 @@
 #include <string>
 
 #include "base/byte_reader.h"
+#include "base/format.h"
 #include "blob/checks.h"
 #include "blob/words.h"
 
@@ -36,7 +35,7 @@ std::string printable(std::string_view text) {
   std::string shown;
   for (const char c : text) {
     const auto byte = static_cast<unsigned char>(c);
-    shown += byte >= 0x20 && byte < 0x7F ? std::string(1, c) : fmt::format("\\x{:02x}", byte);
+    shown += byte >= 0x20 && byte < 0x7F ? std::string(1, c) : formatted("\\x{:02x}", byte);
   }
   return shown;
 }
@@ -99,8 +98,8 @@ Result<std::vector<std::byte>> join_container(const Container& parts) {
   try {
     bytes.resize(engine_offset + parts.engine.size());
   } catch (const std::bad_alloc&) {
-    return Status(Code::kOutOfMemory, fmt::format("blob: {} bytes of host memory can't be had",
-                                                  engine_offset + parts.engine.size()));
+    return Status(Code::kOutOfMemory, formatted("blob: {} bytes of host memory can't be had",
+                                                engine_offset + parts.engine.size()));
   }
   const std::string_view magic = word_of(kMagics, parts.version);
   std::ranges::copy(std::as_bytes(std::span(magic)), bytes.begin());

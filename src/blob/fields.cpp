@@ -1,12 +1,12 @@
 #include "blob/fields.h"
 
-#include <fmt/format.h>
-
 #include <array>
 #include <limits>
 #include <unordered_set>
 #include <utility>
 #include <vector>
+
+#include "base/format.h"
 
 namespace etrt::internal {
 
@@ -36,12 +36,12 @@ class StrictCheck final : public nlohmann::json_sax<Json> {
 
   bool key(string_t& name) override {
     if (keys_.back().insert(name).second) return true;
-    problem = fmt::format("key \"{}\" appears twice in one object", name);
+    problem = formatted("key \"{}\" appears twice in one object", name);
     return false;
   }
 
   bool parse_error(std::size_t position, const std::string&, const Json::exception&) override {
-    problem = fmt::format("no valid JSON at byte {}", position);
+    problem = formatted("no valid JSON at byte {}", position);
     return false;
   }
 
@@ -49,7 +49,7 @@ class StrictCheck final : public nlohmann::json_sax<Json> {
   bool enter() {
     keys_.emplace_back();
     if (keys_.size() <= kMaxDepth) return true;
-    problem = fmt::format("nests deeper than {} levels", kMaxDepth);
+    problem = formatted("nests deeper than {} levels", kMaxDepth);
     return false;
   }
   bool leave() {
@@ -97,7 +97,7 @@ std::string list_of_dtypes() {
 Result<Json> parse_json(std::string_view text) {
   // nlohmann takes a NUL for the end of the text, and skips a byte order mark.
   if (const std::size_t nul = text.find('\0'); nul != std::string_view::npos) {
-    return Status(Code::kInvalidData, fmt::format("metadata: no valid JSON at byte {}: a NUL", nul + 1));
+    return Status(Code::kInvalidData, formatted("metadata: no valid JSON at byte {}: a NUL", nul + 1));
   }
   if (text.starts_with("\xEF\xBB\xBF")) {
     return Status(Code::kInvalidData, "metadata: no valid JSON at byte 1: a byte order mark");
@@ -110,7 +110,7 @@ Result<Json> parse_json(std::string_view text) {
 Fields::Fields(const Json& value, std::string path, Status& status)
     : value_(value), path_(std::move(path)), status_(status) {
   if (value.is_object()) return;
-  fail(path_.empty() ? "metadata" : path_, fmt::format("is {}, expected an object", type_name(value.type())));
+  fail(path_.empty() ? "metadata" : path_, formatted("is {}, expected an object", type_name(value.type())));
 }
 
 bool Fields::has(const char* key) const { return value_.contains(key); }
@@ -132,7 +132,7 @@ void Fields::read(const char* key, std::int32_t& out, Need need) {
   read(key, wide, need);
   if (!status_.ok()) return;
   if (wide < std::numeric_limits<std::int32_t>::min() || wide > std::numeric_limits<std::int32_t>::max()) {
-    return fail(path(key), fmt::format("{} is outside int32", wide));
+    return fail(path(key), formatted("{} is outside int32", wide));
   }
   out = static_cast<std::int32_t>(wide);
 }
@@ -147,12 +147,11 @@ void Fields::read(const char* key, Shape& out, Need need) {
   const Json* items = find(key, Type::array, need);
   if (items == nullptr) return;
   if (items->size() > Shape::kMaxRank) {
-    return fail(path(key),
-                fmt::format("has rank {}, at most {} is possible", items->size(), Shape::kMaxRank));
+    return fail(path(key), formatted("has rank {}, at most {} is possible", items->size(), Shape::kMaxRank));
   }
   std::array<std::int64_t, Shape::kMaxRank> extents{};
   for (std::size_t i = 0; i < items->size(); ++i) {
-    const auto extent = integer((*items)[i], fmt::format("{}[{}]", path(key), i));
+    const auto extent = integer((*items)[i], formatted("{}[{}]", path(key), i));
     if (!extent) return;
     extents[i] = *extent;
   }
@@ -195,25 +194,25 @@ const Json* Fields::find(const char* key, Type type, Need need) {
   }
   const bool matches = type == Type::number_integer ? it->is_number_integer() : it->type() == type;
   if (matches) return &*it;
-  fail(path(key), fmt::format("is {}, expected {}", type_name(it->type()), type_name(type)));
+  fail(path(key), formatted("is {}, expected {}", type_name(it->type()), type_name(type)));
   return nullptr;
 }
 
 std::optional<std::int64_t> Fields::integer(const Json& value, const std::string& path) {
   if (!value.is_number_integer()) {
-    fail(path, fmt::format("is {}, expected an integer", type_name(value.type())));
+    fail(path, formatted("is {}, expected an integer", type_name(value.type())));
     return std::nullopt;
   }
   if (value.is_number_unsigned() &&
       value.get<std::uint64_t>() > std::uint64_t{std::numeric_limits<std::int64_t>::max()}) {
-    fail(path, fmt::format("{} is outside int64", value.get<std::uint64_t>()));
+    fail(path, formatted("{} is outside int64", value.get<std::uint64_t>()));
     return std::nullopt;
   }
   return value.get<std::int64_t>();
 }
 
 void Fields::fail_word(const std::string& path, const std::string& word, const std::string& allowed) {
-  fail(path, fmt::format("\"{}\" is none of {}", word, allowed));
+  fail(path, formatted("\"{}\" is none of {}", word, allowed));
 }
 
 }  // namespace etrt::internal

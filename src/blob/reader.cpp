@@ -1,10 +1,10 @@
-#include <fmt/format.h>
 
 #include <optional>
 #include <string>
 #include <utility>
 
 #include "base/digest.h"
+#include "base/format.h"
 #include "blob/blob.h"
 #include "blob/container.h"
 #include "blob/fields.h"
@@ -53,7 +53,7 @@ BlobState read_state(Fields& item) {
     item.read("sequence_dim", state.sequence_dim, Need::kRequired);
     if (state.sequence_dim < 0) {
       item.fail(item.path("sequence_dim"),
-                fmt::format("{} is negative; null says that there is none", state.sequence_dim));
+                formatted("{} is negative; null says that there is none", state.sequence_dim));
     }
   }
   item.read("initial_key", state.initial_key, Need::kOptional);
@@ -66,8 +66,8 @@ BlobPosition read_position(Fields&& item) {
   item.read("input", position.input, Need::kRequired);
   Fields count = item.object("count");
   if (count.has("input") == count.has("value")) {
-    count.fail(item.path("count"), fmt::format("has {} of input and value, expected one of them",
-                                               count.has("input") ? "both" : "none"));
+    count.fail(item.path("count"), formatted("has {} of input and value, expected one of them",
+                                             count.has("input") ? "both" : "none"));
   } else if (count.has("value")) {
     count.read("value", position.count.value, Need::kRequired);
   } else {
@@ -120,9 +120,8 @@ Status check_version(const Blob& blob) {
   const auto check = [&](const char* name, const auto& items) -> Status {
     for (std::size_t i = 0; i < items.size(); ++i) {
       if (!is_session(items[i])) continue;
-      return {Code::kInvalidData,
-              fmt::format("{}[{}].ownership: \"session\" needs magic TR03, the blob has {}", name, i,
-                          internal::word_of(internal::kMagics, blob.version))};
+      return {Code::kInvalidData, formatted("{}[{}].ownership: \"session\" needs magic TR03, the blob has {}",
+                                            name, i, internal::word_of(internal::kMagics, blob.version))};
     }
     return {};
   };
@@ -146,10 +145,10 @@ Status check_engine_digest(std::span<const std::byte> engine, const std::string&
   if (declared.empty()) return {};
   const std::string actual = digest(engine);
   if (actual == declared) return {};
-  return {Code::kInvalidData,
-          fmt::format(
-              "engine_digest: {} is declared, but the {} bytes of the engine have {}: the file is damaged",
-              declared, engine.size(), actual)};
+  return {
+      Code::kInvalidData,
+      formatted("engine_digest: {} is declared, but the {} bytes of the engine have {}: the file is damaged",
+                declared, engine.size(), actual)};
 }
 
 }  // namespace etrt

@@ -60,7 +60,7 @@ Status BindingTable::fill(const std::vector<BlobBinding>& bindings) {
   bindings_ = &bindings;
   for (std::size_t i = 0; i < bindings.size(); ++i) {
     const BlobBinding& binding = bindings[i];
-    const std::string path = fmt::format("io_bindings[{}]", i);
+    const std::string path = formatted("io_bindings[{}]", i);
     if (Status s = check_name(path + ".name", binding.name); !s) return s;
     if (const auto [first, is_new] = index_.emplace(binding.name, i); !is_new) {
       return invalid("{}.name: \"{}\" is the name of io_bindings[{}] already", path, binding.name,
@@ -127,7 +127,7 @@ Status validate_aliases(const Blob& blob, const BindingTable& bindings) {
   std::unordered_map<std::string_view, std::size_t> inputs;
   for (std::size_t i = 0; i < blob.aliases.size(); ++i) {
     const BlobAlias& alias = blob.aliases[i];
-    const std::string path = fmt::format("aliased_io[{}]", i);
+    const std::string path = formatted("aliased_io[{}]", i);
     const Result<const BlobBinding*> output = bindings.find(path + ".output", alias.output, false);
     if (!output) return output.status();
     const Result<const BlobBinding*> input = bindings.find(path + ".input", alias.input, true);

@@ -128,7 +128,7 @@ Status validate_states(const Blob& blob, const BindingTable& bindings) {
   std::unordered_map<std::string_view, std::size_t> used;
   for (std::size_t i = 0; i < blob.states.size(); ++i) {
     const BlobState& state = blob.states[i];
-    const std::string path = fmt::format("states[{}]", i);
+    const std::string path = formatted("states[{}]", i);
     if (Status s = check_name(path + ".id", state.id); !s) return s;
     if (const auto [first, is_new] = ids.emplace(state.id, i); !is_new) {
       return invalid("{}.id: \"{}\" is the id of states[{}] already", path, state.id, first->second);

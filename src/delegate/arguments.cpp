@@ -1,12 +1,12 @@
 #include "delegate/arguments.h"
 
 #include <executorch/runtime/core/exec_aten/util/tensor_util.h>
-#include <fmt/format.h>
 
 #include <array>
 #include <cstdint>
 #include <utility>
 
+#include "base/format.h"
 #include "engines/cpu/et_dtype.h"
 
 namespace etrt {
@@ -32,12 +32,12 @@ std::string_view name_of(ScalarType type) {
 
 Status check_tensor(const char* what, const Argument& expected, const et::EValue& value) {
   if (!value.isTensor()) {
-    return {Code::kInvalidArgument, fmt::format("{} \"{}\" isn't a tensor", what, expected.name)};
+    return {Code::kInvalidArgument, formatted("{} \"{}\" isn't a tensor", what, expected.name)};
   }
   const Tensor& tensor = value.toTensor();
   if (dtype_from(tensor.scalar_type()) != expected.dtype) {
-    return {Code::kInvalidArgument, fmt::format("{} \"{}\" is {}; the method expects {}", what, expected.name,
-                                                name_of(tensor.scalar_type()), to_string(expected.dtype))};
+    return {Code::kInvalidArgument, formatted("{} \"{}\" is {}; the method expects {}", what, expected.name,
+                                              name_of(tensor.scalar_type()), to_string(expected.dtype))};
   }
   return {};
 }
@@ -56,22 +56,22 @@ Status check_input(const Argument& expected, const et::EValue& value, Shape* sha
                                   : extent >= expected.min[i] && extent <= expected.max[i];
   }
   if (!fits) {
-    return {Code::kInvalidArgument,
-            fmt::format("input \"{}\" has shape {}; the method expects {}{}", expected.name,
-                        to_string(shape_of(tensor)), to_string(expected.shape),
-                        expected.shape.is_static()
-                            ? std::string()
-                            : fmt::format(", at least {} and at most {}", to_string(expected.min),
-                                          to_string(expected.max)))};
+    return {
+        Code::kInvalidArgument,
+        formatted("input \"{}\" has shape {}; the method expects {}{}", expected.name,
+                  to_string(shape_of(tensor)), to_string(expected.shape),
+                  expected.shape.is_static() ? std::string()
+                                             : formatted(", at least {} and at most {}",
+                                                         to_string(expected.min), to_string(expected.max)))};
   }
   for (std::size_t i = 0; i < rank; ++i) {
     if (tensor.dim_order()[i] != i) {
       return {Code::kInvalidArgument,
-              fmt::format("input \"{}\" isn't in row-major dim order: make it contiguous", expected.name)};
+              formatted("input \"{}\" isn't in row-major dim order: make it contiguous", expected.name)};
     }
   }
   if (tensor.const_data_ptr() == nullptr && tensor.numel() != 0) {
-    return {Code::kInvalidArgument, fmt::format("input \"{}\" has no data", expected.name)};
+    return {Code::kInvalidArgument, formatted("input \"{}\" has no data", expected.name)};
   }
   return {};
 }
@@ -81,7 +81,7 @@ Status check_output(const Argument& expected, const et::EValue& value) {
   const Tensor& tensor = value.toTensor();
   if (tensor.const_data_ptr() == nullptr && tensor.numel() != 0) {
     return {Code::kInvalidArgument,
-            fmt::format("output \"{}\" has no memory: plan the method's outputs or set one", expected.name)};
+            formatted("output \"{}\" has no memory: plan the method's outputs or set one", expected.name)};
   }
   return {};
 }
@@ -91,36 +91,36 @@ Status check_cache(const Argument& expected, const Tensor& tensor, const Device&
   for (std::size_t i = static_cast<std::size_t>(tensor.dim()); i-- > 0;) {
     const auto extent = static_cast<std::int64_t>(tensor.sizes()[i]);
     if (extent != 1 && tensor.strides()[i] != stride) {
-      return {Code::kInvalidArgument,
-              fmt::format(
-                  "cache \"{}\" isn't contiguous: stride {} is {}, expected {}. It is updated in place, so "
-                  "pass the whole of a contiguous tensor",
-                  expected.name, i, tensor.strides()[i], stride)};
+      return {
+          Code::kInvalidArgument,
+          formatted("cache \"{}\" isn't contiguous: stride {} is {}, expected {}. It is updated in place, so "
+                    "pass the whole of a contiguous tensor",
+                    expected.name, i, tensor.strides()[i], stride)};
     }
     stride *= extent;
   }
   if (device.id().type == DeviceType::kHost) {
     if (tensor.device().is_cpu()) return {};
     return {Code::kInvalidArgument,
-            fmt::format("cache \"{}\" is in device memory, but the engine runs on the host", expected.name)};
+            formatted("cache \"{}\" is in device memory, but the engine runs on the host", expected.name)};
   }
   if (tensor.device().is_cpu()) {
     if (may_be_staged) return {};
-    return {Code::kInvalidArgument,
-            fmt::format(
-                "cache \"{}\" is in host memory, but the engine updates it in place on {}: allocate it "
-                "there, or load the method with stage_host_caches=1, which copies the cache to the device "
-                "and back in each run",
-                expected.name, to_string(device.id()))};
+    return {
+        Code::kInvalidArgument,
+        formatted("cache \"{}\" is in host memory, but the engine updates it in place on {}: allocate it "
+                  "there, or load the method with stage_host_caches=1, which copies the cache to the device "
+                  "and back in each run",
+                  expected.name, to_string(device.id()))};
   }
   if (tensor.device().index() >= 0 && tensor.device().index() != device.id().index) {
     return {Code::kInvalidArgument,
-            fmt::format("cache \"{}\" is on cuda:{}, but the engine runs on {}", expected.name,
-                        static_cast<int>(tensor.device().index()), to_string(device.id()))};
+            formatted("cache \"{}\" is on cuda:{}, but the engine runs on {}", expected.name,
+                      static_cast<int>(tensor.device().index()), to_string(device.id()))};
   }
   if (reinterpret_cast<std::uintptr_t>(tensor.const_data_ptr()) % Device::kAlignment != 0) {
-    return {Code::kInvalidArgument, fmt::format("cache \"{}\" is at {}, which isn't aligned to {} bytes",
-                                                expected.name, tensor.const_data_ptr(), Device::kAlignment)};
+    return {Code::kInvalidArgument, formatted("cache \"{}\" is at {}, which isn't aligned to {} bytes",
+                                              expected.name, tensor.const_data_ptr(), Device::kAlignment)};
   }
   return {};
 }
@@ -138,11 +138,11 @@ Status check_overlaps(const Handle& handle, et::Span<et::EValue*> args) {
       const auto [a, a_end] = range(i);
       const auto [b, b_end] = range(j);
       if (a >= b_end || b >= a_end) continue;
-      return {Code::kInvalidArgument,
-              fmt::format(
-                  "caches \"{}\" and \"{}\" overlap in memory, and each is updated in place: give each its "
-                  "own",
-                  handle.inputs[j].name, handle.inputs[i].name)};
+      return {
+          Code::kInvalidArgument,
+          formatted("caches \"{}\" and \"{}\" overlap in memory, and each is updated in place: give each its "
+                    "own",
+                    handle.inputs[j].name, handle.inputs[i].name)};
     }
   }
   return {};
@@ -157,7 +157,7 @@ Status read_position(const Argument& expected, const Tensor& tensor, std::int64_
   };
   if (!tensor.device().is_cpu()) {
     return {Code::kInvalidArgument,
-            fmt::format(
+            formatted(
                 "position \"{}\" is in device memory: the host checks it before the run, so keep it in host "
                 "memory",
                 expected.name)};
@@ -165,11 +165,11 @@ Status read_position(const Argument& expected, const Tensor& tensor, std::int64_
   const std::int64_t given = tensor.numel();
   if (tensor.dim() > 1 || (given != 1 && given != rows && !(rows == 1 && given == count))) {
     return {Code::kInvalidArgument,
-            fmt::format("position \"{}\" has shape {}; expected a scalar, one index for each of {} batch "
-                        "rows{}",
-                        expected.name, to_string(shape_of(tensor)), rows,
-                        rows == 1 ? fmt::format(", or {} consecutive ones, one for each token", count)
-                                  : std::string())};
+            formatted("position \"{}\" has shape {}; expected a scalar, one index for each of {} batch "
+                      "rows{}",
+                      expected.name, to_string(shape_of(tensor)), rows,
+                      rows == 1 ? formatted(", or {} consecutive ones, one for each token", count)
+                                : std::string())};
   }
   positions->clear();
   if (given == rows) {
@@ -179,8 +179,8 @@ Status read_position(const Argument& expected, const Tensor& tensor, std::int64_
   for (std::int64_t i = 1; i < given; ++i) {
     if (at(i) != at(0) + i) {
       return {Code::kInvalidArgument,
-              fmt::format("position \"{}\" must be consecutive, but index {} is {} after {}", expected.name,
-                          i, at(i), at(i - 1))};
+              formatted("position \"{}\" must be consecutive, but index {} is {} after {}", expected.name, i,
+                        at(i), at(i - 1))};
     }
   }
   positions->push_back(at(0));
@@ -191,8 +191,8 @@ Status resize_output(const Argument& expected, Tensor& tensor, const Shape& shap
   std::array<SizesType, Shape::kMaxRank> sizes{};
   for (std::size_t i = 0; i < shape.rank(); ++i) sizes[i] = static_cast<SizesType>(shape[i]);
   if (et::resize_tensor(tensor, {sizes.data(), shape.rank()}) != et::Error::Ok) {
-    return {Code::kInternal, fmt::format("output \"{}\" came out as {}, which its tensor can't hold",
-                                         expected.name, to_string(shape))};
+    return {Code::kInternal, formatted("output \"{}\" came out as {}, which its tensor can't hold",
+                                       expected.name, to_string(shape))};
   }
   return {};
 }

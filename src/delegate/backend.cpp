@@ -1,10 +1,10 @@
 #include <executorch/runtime/backend/interface.h>
-#include <fmt/format.h>
 
 #include <cstring>
 #include <memory>
 #include <string>
 
+#include "base/format.h"
 #include "base/last_error.h"
 #include "delegate/error.h"
 #include "delegate/load.h"
@@ -18,8 +18,8 @@ et::Error report(const Status& status, const char* method) {
   if (status.ok()) return et::Error::Ok;
   std::string text =
       method == nullptr || *method == '\0'
-          ? fmt::format("{}: {}", to_string(status.code()), status.message())
-          : fmt::format("{}: method \"{}\": {}", to_string(status.code()), method, status.message());
+          ? formatted("{}: {}", to_string(status.code()), status.message())
+          : formatted("{}: method \"{}\": {}", to_string(status.code()), method, status.message());
   ET_LOG(Error, "etrt: %s", text.c_str());
   internal::set_last_error(std::move(text));
   switch (status.code()) {
@@ -73,7 +73,7 @@ Result<LoadOptions> read_options(et::BackendInitContext& context, et::ArrayRef<e
   LoadOptions options;
   const std::string stage = option(context, specs, kStageKey);
   if (!stage.empty() && stage != "0" && stage != "1") {
-    return Status(Code::kInvalidArgument, fmt::format("{} is \"{}\"; expected 0 or 1", kStageKey, stage));
+    return Status(Code::kInvalidArgument, formatted("{} is \"{}\"; expected 0 or 1", kStageKey, stage));
   }
   options.stage_host_caches = stage == "1";
   const std::string text = option(context, specs, kBudgetKey);
@@ -83,7 +83,7 @@ Result<LoadOptions> read_options(et::BackendInitContext& context, et::ArrayRef<e
   options.weight_streaming_budget = std::strtoll(text.c_str(), &end, 10);
   if (errno != 0 || *end != '\0' || options.weight_streaming_budget < 0) {
     return Status(Code::kInvalidArgument,
-                  fmt::format("{} is \"{}\"; expected a decimal number of bytes", kBudgetKey, text));
+                  formatted("{} is \"{}\"; expected a decimal number of bytes", kBudgetKey, text));
   }
   return options;
 }

@@ -1,10 +1,10 @@
 #include "delegate/engine_source.h"
 
-#include <fmt/format.h>
-
 #include <cstring>
 #include <memory>
 #include <utility>
+
+#include "base/format.h"
 
 namespace etrt {
 
@@ -19,16 +19,16 @@ std::span<const std::byte> bytes_of(const et::FreeableBuffer& buffer) {
 Result<et::FreeableBuffer> find(const et::NamedDataMap* data, const std::string& key,
                                 const std::string& what) {
   if (data == nullptr) {
-    return Status(Code::kNotFound, fmt::format("{} is named data \"{}\", but the program was loaded without "
-                                               "named data",
-                                               what, key));
+    return Status(Code::kNotFound, formatted("{} is named data \"{}\", but the program was loaded without "
+                                             "named data",
+                                             what, key));
   }
   et::Result<et::FreeableBuffer> buffer = data->get_data(key);
   if (!buffer.ok()) {
-    return Status(Code::kNotFound, fmt::format("{} is missing: the program has no named data \"{}\" "
-                                               "(ExecuTorch error 0x{:x}). The file is truncated, or its "
-                                               "data file wasn't given",
-                                               what, key, static_cast<unsigned>(buffer.error())));
+    return Status(Code::kNotFound, formatted("{} is missing: the program has no named data \"{}\" "
+                                             "(ExecuTorch error 0x{:x}). The file is truncated, or its "
+                                             "data file wasn't given",
+                                             what, key, static_cast<unsigned>(buffer.error())));
   }
   return std::move(*buffer);
 }

@@ -1,13 +1,11 @@
 #include "delegate/load.h"
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
 #include <algorithm>
 #include <unordered_map>
 #include <utility>
 
 #include "base/digest.h"
+#include "base/format.h"
 #include "blob/blob.h"
 #include "delegate/engine_source.h"
 #include "engine/check.h"
@@ -64,8 +62,8 @@ class Loader {
     if (it == entries.end()) {
       std::vector<std::string> names;
       for (const EngineEntry& e : entries) names.push_back(e.name);
-      return {Code::kInvalidData, fmt::format("engine_entry \"{}\" isn't in the engine, which has: {}",
-                                              blob_.engine_entry, fmt::join(names, ", "))};
+      return {Code::kInvalidData, formatted("engine_entry \"{}\" isn't in the engine, which has: {}",
+                                            blob_.engine_entry, joined(names))};
     }
     handle_.entry = static_cast<std::size_t>(it - entries.begin());
     return {};
@@ -135,12 +133,12 @@ class Loader {
       spec.initial_length = state.initial_length;
       if (!state.initial_key.empty()) {
         Result<std::vector<std::byte>> bytes =
-            named_bytes(data_, state.initial_key, fmt::format("the initial value of state \"{}\"", state.id));
+            named_bytes(data_, state.initial_key, formatted("the initial value of state \"{}\"", state.id));
         if (!bytes) return bytes.status();
         if (bytes->size() != spec.bytes()) {
           return {Code::kInvalidData,
-                  fmt::format("the initial value of state \"{}\" has {} bytes; {} {} has {}", state.id,
-                              bytes->size(), to_string(state.dtype), to_string(state.shape), spec.bytes())};
+                  formatted("the initial value of state \"{}\" has {} bytes; {} {} has {}", state.id,
+                            bytes->size(), to_string(state.dtype), to_string(state.shape), spec.bytes())};
         }
         spec.initial = std::make_shared<const std::vector<std::byte>>(std::move(*bytes));
       }
@@ -173,9 +171,8 @@ class Loader {
       }
       const std::int64_t own = state.sequence_dim > 0 ? state.shape[0] : 1;
       if (rows && *rows != own) {
-        return {Code::kInvalidData,
-                fmt::format("state \"{}\" has {} batch rows, others of the method have {}", state.id, own,
-                            *rows)};
+        return {Code::kInvalidData, formatted("state \"{}\" has {} batch rows, others of the method have {}",
+                                              state.id, own, *rows)};
       }
       rows = own;
     }

@@ -1,13 +1,13 @@
 #include "delegate/run.h"
 
 #include <executorch/runtime/core/exec_aten/exec_aten.h>
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <cstring>
 #include <optional>
 #include <utility>
 
+#include "base/format.h"
 #include "base/stats_counters.h"
 #include "delegate/arguments.h"
 #include "delegate/caller_stream.h"
@@ -51,9 +51,9 @@ class Run {
     const std::size_t without_aliased = inputs + handle_.unaliased_outputs;
     if (args_.size() != all && args_.size() != without_aliased) {
       return {Code::kInvalidArgument,
-              fmt::format("the delegate got {} arguments; its blob describes {} inputs and "
-                          "{} outputs, {} of them aliased",
-                          args_.size(), inputs, handle_.outputs.size(), all - without_aliased)};
+              formatted("the delegate got {} arguments; its blob describes {} inputs and "
+                        "{} outputs, {} of them aliased",
+                        args_.size(), inputs, handle_.outputs.size(), all - without_aliased)};
     }
     aliased_present_ = args_.size() == all;
     for (std::size_t i = 0; i < inputs; ++i) {
@@ -140,7 +140,7 @@ class Run {
       if (position.capacity < 0 || (start >= 0 && count_ <= position.capacity - start)) continue;
       return {
           Code::kOutOfRange,
-          fmt::format(
+          formatted(
               "{} + {} positions don't fit in the caller's caches of capacity {}: start at 0 or later, and "
               "export with a larger capacity for more",
               start, count_, position.capacity)};

@@ -1,9 +1,9 @@
 #include "device/device.h"
 
-#include <fmt/format.h>
-
 #include <array>
 #include <atomic>
+
+#include "base/format.h"
 
 namespace etrt {
 namespace {
@@ -34,20 +34,19 @@ void Buffer::release_after(Event& event) noexcept {
 }
 
 Result<std::unique_ptr<Stream>> Device::borrow_stream(void* /*native*/) {
-  return Status(Code::kUnsupported, fmt::format("{} has no streams but etrt's own", to_string(id())));
+  return Status(Code::kUnsupported, formatted("{} has no streams but etrt's own", to_string(id())));
 }
 
 Result<Device*> find_device(DeviceId id) {
   if (id.type == DeviceType::kHost) {
     if (id.index == 0) return &host_device();
-    return Status(Code::kDevice,
-                  fmt::format("there is no host device {}: the only one is number 0", id.index));
+    return Status(Code::kDevice, formatted("there is no host device {}: the only one is number 0", id.index));
   }
   internal::DeviceProvider provider = provider_of(id.type).load(std::memory_order_acquire);
   if (provider == nullptr) {
     return Status(
         Code::kUnsupported,
-        fmt::format("this build of etrt has no device {}: configure it with -DETRT_CUDA=ON", to_string(id)));
+        formatted("this build of etrt has no device {}: configure it with -DETRT_CUDA=ON", to_string(id)));
   }
   return provider(id.index);
 }

@@ -1,11 +1,11 @@
 #include "engine/check.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <string>
 #include <string_view>
 #include <utility>
+
+#include "base/format.h"
 
 namespace etrt {
 
@@ -24,25 +24,25 @@ bool shapes_agree(const Shape& blob, const EngineBinding& engine) {
 
 std::string range_text(const EngineBinding& engine) {
   if (engine.min_shape == engine.max_shape) return to_string(engine.max_shape);
-  return fmt::format("{} to {}", to_string(engine.min_shape), to_string(engine.max_shape));
+  return formatted("{} to {}", to_string(engine.min_shape), to_string(engine.max_shape));
 }
 
 Status check_binding(const BlobBinding& blob, const EngineBinding& engine, const std::string& entry) {
   if (blob.is_input != engine.is_input) {
-    return {Code::kInvalidData, fmt::format("binding \"{}\" is {} in the program and {} of the engine",
-                                            blob.name, direction(blob.is_input), direction(engine.is_input))};
+    return {Code::kInvalidData, formatted("binding \"{}\" is {} in the program and {} of the engine",
+                                          blob.name, direction(blob.is_input), direction(engine.is_input))};
   }
   if (blob.dtype && *blob.dtype != engine.dtype) {
     return {
         Code::kInvalidData,
-        fmt::format("binding \"{}\" is {} in the program and {} in the engine: export the program again with "
-                    "this engine",
-                    blob.name, to_string(*blob.dtype), to_string(engine.dtype))};
+        formatted("binding \"{}\" is {} in the program and {} in the engine: export the program again with "
+                  "this engine",
+                  blob.name, to_string(*blob.dtype), to_string(engine.dtype))};
   }
   if (blob.shape && !shapes_agree(*blob.shape, engine)) {
     return {Code::kInvalidData,
-            fmt::format("binding \"{}\" has shape {} in the program; the engine's entry \"{}\" allows {}",
-                        blob.name, to_string(*blob.shape), entry, range_text(engine))};
+            formatted("binding \"{}\" has shape {} in the program; the engine's entry \"{}\" allows {}",
+                      blob.name, to_string(*blob.shape), entry, range_text(engine))};
   }
   return {};
 }
@@ -77,17 +77,17 @@ Status check_cache(const Match& match, const std::string& input_name, const std:
     if (!b->max_shape.elements() || b->min_shape != b->max_shape) {
       return {
           Code::kUnsupported,
-          fmt::format("cache \"{}\" may be {} in the engine: a cache needs a static shape, since its memory "
-                      "can't grow. Build the engine with a fixed capacity",
-                      b == &input ? input_name : output_name, range_text(*b))};
+          formatted("cache \"{}\" may be {} in the engine: a cache needs a static shape, since its memory "
+                    "can't grow. Build the engine with a fixed capacity",
+                    b == &input ? input_name : output_name, range_text(*b))};
     }
   }
   if (input.dtype != output.dtype || input.max_shape != output.max_shape) {
     return {
         Code::kInvalidData,
-        fmt::format("input \"{}\" is {} {} in the engine and output \"{}\" is {} {}: they can't be one cache",
-                    input_name, to_string(input.dtype), to_string(input.max_shape), output_name,
-                    to_string(output.dtype), to_string(output.max_shape))};
+        formatted("input \"{}\" is {} {} in the engine and output \"{}\" is {} {}: they can't be one cache",
+                  input_name, to_string(input.dtype), to_string(input.max_shape), output_name,
+                  to_string(output.dtype), to_string(output.max_shape))};
   }
   return {};
 }
@@ -97,16 +97,16 @@ Status check_alias(const Match& match, const BlobAlias& alias) {
   if (output.declared_alias >= 0) {
     const auto declared = static_cast<std::size_t>(output.declared_alias);
     if (declared != match.entry_index_of(alias.input)) {
-      return {Code::kInvalidData,
-              fmt::format(
-                  "output \"{}\" shares the memory of \"{}\" in the program, and of \"{}\" in the engine, "
-                  "which enforces it: export the program again with this engine",
-                  alias.output, alias.input, match.name_of(declared))};
+      return {
+          Code::kInvalidData,
+          formatted("output \"{}\" shares the memory of \"{}\" in the program, and of \"{}\" in the engine, "
+                    "which enforces it: export the program again with this engine",
+                    alias.output, alias.input, match.name_of(declared))};
     }
   } else if (match.entry.declares_aliases && alias.kind == AliasKind::kKvCacheUpdate) {
     return {
         Code::kInvalidData,
-        fmt::format(
+        formatted(
             "the program says that the engine updates \"{}\" in place through output \"{}\" "
             "(kv_cache_update), and the engine declares no such alias: export the program again with this "
             "engine, or give the alias kind \"user\"",
@@ -123,7 +123,7 @@ Status check_state(const Match& match, const BlobState& state) {
   const EngineBinding& input = match[state.input];
   if (state.dtype != input.dtype || state.shape != input.max_shape) {
     return {Code::kInvalidData,
-            fmt::format(
+            formatted(
                 "state \"{}\" is {} {} in the program, and its binding \"{}\" is {} {} in the engine: export "
                 "the program again with this engine",
                 state.id, to_string(state.dtype), to_string(state.shape), state.input, to_string(input.dtype),
@@ -131,11 +131,11 @@ Status check_state(const Match& match, const BlobState& state) {
   }
   const int declared = written ? match[state.output].declared_alias : -1;
   if (state.update == Update::kSwap && declared >= 0) {
-    return {Code::kInvalidData,
-            fmt::format(
-                "state \"{}\" is swapped in the program (two buffers), and the engine demands that output "
-                "\"{}\" be the memory of \"{}\": export the program with in-place update",
-                state.id, state.output, match.name_of(static_cast<std::size_t>(declared)))};
+    return {
+        Code::kInvalidData,
+        formatted("state \"{}\" is swapped in the program (two buffers), and the engine demands that output "
+                  "\"{}\" be the memory of \"{}\": export the program with in-place update",
+                  state.id, state.output, match.name_of(static_cast<std::size_t>(declared)))};
   }
   return {};
 }
@@ -154,7 +154,7 @@ Status add_declared(const Match& match, std::vector<BlobAlias>& aliases) {
     if (other != aliases.end()) {
       return {
           Code::kInvalidData,
-          fmt::format(
+          formatted(
               "input \"{}\" shares the memory of output \"{}\" in the program, and of \"{}\" in the engine, "
               "which enforces it: export the program again with this engine",
               input, other->output, output)};
@@ -179,9 +179,9 @@ Result<std::vector<std::size_t>> match_by_name(const Blob& blob, const EngineEnt
     if (index < 0) {
       return Status(
           Code::kNotFound,
-          fmt::format("the program's {} \"{}\" isn't among the bindings of the engine's entry \"{}\": export "
-                      "the program again with this engine",
-                      binding.is_input ? "input" : "output", binding.name, entry.name));
+          formatted("the program's {} \"{}\" isn't among the bindings of the engine's entry \"{}\": export "
+                    "the program again with this engine",
+                    binding.is_input ? "input" : "output", binding.name, entry.name));
     }
     matched.push_back(static_cast<std::size_t>(index));
     used[static_cast<std::size_t>(index)] = true;
@@ -190,9 +190,9 @@ Result<std::vector<std::size_t>> match_by_name(const Blob& blob, const EngineEnt
     if (used[i]) continue;
     return Status(
         Code::kNotFound,
-        fmt::format("{} \"{}\" of the engine's entry \"{}\" isn't among the program's bindings: export the "
-                    "program again with this engine",
-                    entry.bindings[i].is_input ? "input" : "output", entry.bindings[i].name, entry.name));
+        formatted("{} \"{}\" of the engine's entry \"{}\" isn't among the program's bindings: export the "
+                  "program again with this engine",
+                  entry.bindings[i].is_input ? "input" : "output", entry.bindings[i].name, entry.name));
   }
   return matched;
 }
@@ -207,9 +207,9 @@ Result<std::vector<std::size_t>> match_by_place(const Blob& blob, const EngineEn
     if (blobs != engines) {
       return Status(
           Code::kNotFound,
-          fmt::format("the program has {} {}puts and the engine's entry \"{}\" has {}: export the program "
-                      "again with this engine",
-                      blobs, inputs ? "in" : "out", entry.name, engines));
+          formatted("the program has {} {}puts and the engine's entry \"{}\" has {}: export the program "
+                    "again with this engine",
+                    blobs, inputs ? "in" : "out", entry.name, engines));
     }
   }
   std::size_t next[2] = {0, 0};  // Where to go on looking for an output, an input.

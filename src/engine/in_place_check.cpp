@@ -1,11 +1,11 @@
 #include "engine/in_place_check.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <utility>
+
+#include "base/format.h"
 
 namespace etrt {
 
@@ -111,16 +111,16 @@ Status check_pair(const std::vector<EngineBinding>& bindings, const AliasedPair&
   if (pair.input >= bindings.size() || pair.output >= bindings.size() || !bindings[pair.input].is_input ||
       bindings[pair.output].is_input) {
     return {Code::kInvalidArgument,
-            fmt::format("bindings {} and {} are no input and output of the engine", pair.input, pair.output)};
+            formatted("bindings {} and {} are no input and output of the engine", pair.input, pair.output)};
   }
   const EngineBinding& in = bindings[pair.input];
   const EngineBinding& out = bindings[pair.output];
   if (in.dtype == out.dtype && in.shape == out.shape && in.shape.is_static()) return {};
   return {Code::kInvalidArgument,
-          fmt::format("output \"{}\" is {} {} and input \"{}\" is {} {}: they can share memory only if they "
-                      "are alike and static",
-                      out.name, to_string(out.dtype), to_string(out.shape), in.name, to_string(in.dtype),
-                      to_string(in.shape))};
+          formatted("output \"{}\" is {} {} and input \"{}\" is {} {}: they can share memory only if they "
+                    "are alike and static",
+                    out.name, to_string(out.dtype), to_string(out.shape), in.name, to_string(in.dtype),
+                    to_string(in.shape))};
 }
 
 }  // namespace
@@ -129,7 +129,7 @@ Result<std::vector<std::string>> outputs_that_differ_in_place(Engine& engine, st
                                                               std::span<const AliasedPair> pairs) {
   if (entry >= engine.entries().size()) {
     return Status(Code::kInvalidArgument,
-                  fmt::format("entry {} of an engine that has {}", entry, engine.entries().size()));
+                  formatted("entry {} of an engine that has {}", entry, engine.entries().size()));
   }
   const std::vector<EngineBinding>& bindings = engine.entries()[entry].bindings;
   for (const AliasedPair& pair : pairs) {

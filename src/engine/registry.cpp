@@ -1,10 +1,9 @@
-#include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <map>
 #include <mutex>
 
+#include "base/format.h"
 #include "engine/engine.h"
 
 namespace etrt {
@@ -35,7 +34,7 @@ Status register_engine_loader(std::string kind, EngineLoader& loader) {
   const auto [it, inserted] = r.loaders.emplace(std::move(kind), &loader);
   if (!inserted) {
     return {Code::kInvalidArgument,
-            fmt::format("engine kind \"{}\" is registered already: link its library once", it->first)};
+            formatted("engine kind \"{}\" is registered already: link its library once", it->first)};
   }
   return {};
 }
@@ -55,9 +54,9 @@ Result<EngineLoader*> find_engine_loader(std::string_view kind) {
     if (const auto it = r.loaders.find(kind); it != r.loaders.end()) return it->second;
   }
   return Status(Code::kUnsupported,
-                fmt::format("engine kind \"{}\" isn't in this build, which has: {}. Build etrt with that "
-                            "engine, or export the model for one of these",
-                            kind, fmt::join(engine_kinds(), ", ")));
+                formatted("engine kind \"{}\" isn't in this build, which has: {}. Build etrt with that "
+                          "engine, or export the model for one of these",
+                          kind, joined(engine_kinds())));
 }
 
 }  // namespace etrt

@@ -1,18 +1,18 @@
 #include "state/position.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <limits>
 #include <string>
 #include <utility>
 
+#include "base/format.h"
+
 namespace etrt::internal {
 namespace {
 
 Status out_of_range(const State& state, std::size_t row, std::string text) {
-  std::string where = state.lengths.size() > 1 ? fmt::format(", batch row {}", row) : "";
-  return {Code::kOutOfRange, fmt::format("{}{}: {}", describe(state), where, text)};
+  std::string where = state.lengths.size() > 1 ? formatted(", batch row {}", row) : "";
+  return {Code::kOutOfRange, formatted("{}{}: {}", describe(state), where, text)};
 }
 
 Status check_sequence(const State& state, std::span<const std::int64_t> positions, std::int64_t count) {
@@ -21,7 +21,7 @@ Status check_sequence(const State& state, std::span<const std::int64_t> position
   if (positions.size() != 1 && positions.size() != rows) {
     return {
         Code::kInvalidArgument,
-        fmt::format(
+        formatted(
             "{} has {} batch row{}, but the run gives {} positions: give one for all rows, or one for each",
             describe(state), rows, rows == 1 ? "" : "s", positions.size())};
   }
@@ -31,22 +31,22 @@ Status check_sequence(const State& state, std::span<const std::int64_t> position
     const std::int64_t length = state.lengths[row];
     if (position < 0) {
       return out_of_range(state, row,
-                          fmt::format("position {} is negative: positions count from 0, and the length is {}",
-                                      position, length));
+                          formatted("position {} is negative: positions count from 0, and the length is {}",
+                                    position, length));
     }
     if (position > length) {
       return out_of_range(
           state, row,
-          fmt::format("position {} leaves a hole: a run must start at or before the end, length "
-                      "{} (capacity {}): start there, or run what is missing first",
-                      position, length, capacity));
+          formatted("position {} leaves a hole: a run must start at or before the end, length "
+                    "{} (capacity {}): start there, or run what is missing first",
+                    position, length, capacity));
     }
     if (count > capacity - position) {
       return out_of_range(
           state, row,
-          fmt::format("{} + {} positions don't fit in capacity {} (length {}): reset the session "
-                      "or export with a larger capacity",
-                      position, count, capacity, length));
+          formatted("{} + {} positions don't fit in capacity {} (length {}): reset the session "
+                    "or export with a larger capacity",
+                    position, count, capacity, length));
     }
   }
   return {};
@@ -56,9 +56,9 @@ Status check_recurrent(const State& state, std::span<const std::int64_t> positio
   const std::int64_t absorbed = state.lengths[0];
   if (count > std::numeric_limits<std::int64_t>::max() - absorbed) {
     return {Code::kOutOfRange,
-            fmt::format("{} has absorbed {} positions, and {} more can't be counted: reset the "
-                        "session",
-                        describe(state), absorbed, count)};
+            formatted("{} has absorbed {} positions, and {} more can't be counted: reset the "
+                      "session",
+                      describe(state), absorbed, count)};
   }
   if (positions.empty()) return {};
   const std::int64_t start = state.spec.initial_length;
@@ -67,17 +67,17 @@ Status check_recurrent(const State& state, std::span<const std::int64_t> positio
     const auto other =
         std::ranges::find_if(positions, [&](std::int64_t position) { return position != first; });
     return {Code::kOutOfRange,
-            fmt::format(
+            formatted(
                 "{} is no sequence: all batch rows have to be at one position, but row 0 is at {} and row {} "
                 "at {}: give them one position, or a session each",
                 describe(state), first, other - positions.begin(), *other)};
   }
   if (first == absorbed || first == start) return {};
-  return {Code::kOutOfRange,
-          fmt::format(
-              "{} is no sequence and has absorbed {} positions: it can't be moved to position {}, only go "
-              "on at {} or start over at {} (as after a reset)",
-              describe(state), absorbed, first, absorbed, start)};
+  return {
+      Code::kOutOfRange,
+      formatted("{} is no sequence and has absorbed {} positions: it can't be moved to position {}, only go "
+                "on at {} or start over at {} (as after a reset)",
+                describe(state), absorbed, first, absorbed, start)};
 }
 
 }  // namespace
@@ -86,7 +86,7 @@ Result<PositionPlan> plan_positions(std::span<State* const> states, std::span<co
                                     std::int64_t count) {
   if (count < 0) {
     return Status(Code::kInvalidArgument,
-                  fmt::format("a run can't append {} positions: give 0 or more", count));
+                  formatted("a run can't append {} positions: give 0 or more", count));
   }
   PositionPlan plan{.positions = positions, .count = count};
   for (const State* state : states) {

@@ -1,11 +1,10 @@
 #include "state/session_impl.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <limits>
 #include <set>
 
+#include "base/format.h"
 #include "base/stats_counters.h"
 
 namespace etrt::internal {
@@ -102,9 +101,9 @@ Status SessionImpl::refusal(std::uint8_t flags) const {
   }
   std::lock_guard lock(mutex_);
   return {Code::kFailed,
-          fmt::format("the session failed in an earlier run, and what its states hold is unknown: "
-                      "reset() it, or use another. The failure was: {}",
-                      failure_)};
+          formatted("the session failed in an earlier run, and what its states hold is unknown: "
+                    "reset() it, or use another. The failure was: {}",
+                    failure_)};
 }
 
 std::int64_t SessionImpl::length() const {
@@ -245,16 +244,15 @@ Status SessionImpl::unknown_state(std::string_view state_id, std::string_view mo
   std::string known;
   for (const auto& [key, state] : states_) {
     if (ambiguous && key.second != state_id) continue;
-    known += fmt::format("{}\"{}\" of model \"{}\"", known.empty() ? "" : ", ", key.second, key.first);
+    known += formatted("{}\"{}\" of model \"{}\"", known.empty() ? "" : ", ", key.second, key.first);
   }
   if (ambiguous) {
     return {Code::kInvalidArgument,
-            fmt::format("several models have such a state ({}): say which model", known)};
+            formatted("several models have such a state ({}): say which model", known)};
   }
   if (known.empty()) known = "none yet: a run makes the states that it needs";
-  return {Code::kNotFound,
-          fmt::format("the session has no state \"{}\"{}; it has {}", state_id,
-                      model_id.empty() ? "" : fmt::format(" of model \"{}\"", model_id), known)};
+  return {Code::kNotFound, formatted("the session has no state \"{}\"{}; it has {}", state_id,
+                                     model_id.empty() ? "" : formatted(" of model \"{}\"", model_id), known)};
 }
 
 Result<SessionImpl::Order*> SessionImpl::order(Device& device) {
@@ -283,14 +281,14 @@ Result<State*> SessionImpl::find(const StateRequest& request, const StateSpec& s
   if (state->device != request.device) {
     return Status(
         Code::kUnsupported,
-        fmt::format("{} is on {} in this session, but this method runs on {}: states don't move between "
-                    "devices; use another session",
-                    describe(*state), to_string(state->device->id()), to_string(request.device->id())));
+        formatted("{} is on {} in this session, but this method runs on {}: states don't move between "
+                  "devices; use another session",
+                  describe(*state), to_string(state->device->id()), to_string(request.device->id())));
   }
   if (std::string text = difference(state->spec, spec); !text.empty()) {
     return Status(Code::kInvalidArgument,
-                  fmt::format("{} {}: use another session, or give the files different model ids",
-                              describe(*state), text));
+                  formatted("{} {}: use another session, or give the files different model ids",
+                            describe(*state), text));
   }
   return state;
 }
@@ -302,9 +300,9 @@ Result<std::vector<State*>> SessionImpl::find_or_create(const StateRequest& requ
   for (const StateSpec& spec : request.specs) {
     if (!ids.insert(spec.id).second) {
       return Status(Code::kInvalidArgument,
-                    fmt::format("the method names state \"{}\" of model \"{}\" twice: give "
-                                "each its own id",
-                                spec.id, request.model_id));
+                    formatted("the method names state \"{}\" of model \"{}\" twice: give "
+                              "each its own id",
+                              spec.id, request.model_id));
     }
     Result<State*> state = find(request, spec);
     if (!state.ok()) return state.status();

@@ -1,12 +1,12 @@
 #include "state/state.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cstring>
 #include <limits>
 #include <mutex>
 #include <utility>
+
+#include "base/format.h"
 
 namespace etrt::internal {
 namespace {
@@ -17,7 +17,7 @@ bool same_bytes(const std::vector<std::byte>* a, const std::vector<std::byte>* b
 
 /// "dim 2", "no dim".
 std::string sequence_text(const StateSpec& spec) {
-  return spec.is_sequence() ? fmt::format("dim {}", spec.sequence_dim) : "no dim";
+  return spec.is_sequence() ? formatted("dim {}", spec.sequence_dim) : "no dim";
 }
 
 std::string_view update_text(Update update) { return update == Update::kSwap ? "by swap" : "in place"; }
@@ -25,26 +25,26 @@ std::string_view update_text(Update update) { return update == Update::kSwap ? "
 Status check(const StateSpec& spec) {
   if (!spec.shape.is_static() || spec.bytes() == std::numeric_limits<std::size_t>::max()) {
     return {Code::kInvalidArgument,
-            fmt::format("has shape {}: a state needs extents that are known and whose bytes can be counted",
-                        to_string(spec.shape))};
+            formatted("has shape {}: a state needs extents that are known and whose bytes can be counted",
+                      to_string(spec.shape))};
   }
   if (spec.bytes() == 0) {
     return {Code::kInvalidArgument,
-            fmt::format("has shape {}: a state needs at least one element", to_string(spec.shape))};
+            formatted("has shape {}: a state needs at least one element", to_string(spec.shape))};
   }
   if (spec.sequence_dim >= static_cast<int>(spec.shape.rank())) {
     return {Code::kInvalidArgument,
-            fmt::format("has sequence dim {}, but shape {}", spec.sequence_dim, to_string(spec.shape))};
+            formatted("has sequence dim {}, but shape {}", spec.sequence_dim, to_string(spec.shape))};
   }
   if (spec.initial != nullptr && spec.initial->size() != spec.bytes()) {
     return {Code::kInvalidArgument,
-            fmt::format("has {} bytes of initial contents, but {} bytes as {} {}", spec.initial->size(),
-                        spec.bytes(), to_string(spec.dtype), to_string(spec.shape))};
+            formatted("has {} bytes of initial contents, but {} bytes as {} {}", spec.initial->size(),
+                      spec.bytes(), to_string(spec.dtype), to_string(spec.shape))};
   }
   const std::int64_t most = spec.is_sequence() ? spec.capacity() : std::numeric_limits<std::int64_t>::max();
   if (spec.initial_length < 0 || spec.initial_length > most) {
     return {Code::kInvalidArgument,
-            fmt::format("has initial length {}, but it has to be in [0, {}]", spec.initial_length, most)};
+            formatted("has initial length {}, but it has to be in [0, {}]", spec.initial_length, most)};
   }
   return {};
 }
@@ -71,11 +71,11 @@ bool operator==(const StateSpec& a, const StateSpec& b) noexcept {
 
 std::string difference(const StateSpec& present, const StateSpec& wanted) {
   const auto text = [](std::string_view verb, std::string a, std::string b) {
-    return fmt::format("{} {} in this session, but this method declares {}", verb, a, b);
+    return formatted("{} {} in this session, but this method declares {}", verb, a, b);
   };
   if (present.dtype != wanted.dtype || !(present.shape == wanted.shape)) {
-    return text("is", fmt::format("{} {}", to_string(present.dtype), to_string(present.shape)),
-                fmt::format("{} {}", to_string(wanted.dtype), to_string(wanted.shape)));
+    return text("is", formatted("{} {}", to_string(present.dtype), to_string(present.shape)),
+                formatted("{} {}", to_string(wanted.dtype), to_string(wanted.shape)));
   }
   if (present.sequence_dim != wanted.sequence_dim) {
     return text("is a sequence along", sequence_text(present), sequence_text(wanted));
@@ -111,14 +111,14 @@ std::shared_ptr<const StateRequest> intern(StateRequest request) {
 }
 
 std::string describe(const State& state) {
-  return fmt::format("state \"{}\" of model \"{}\"", state.spec.id, state.model_id);
+  return formatted("state \"{}\" of model \"{}\"", state.spec.id, state.model_id);
 }
 
 Status adopt(State& state, const Adoption& adoption) {
   const TensorView& memory = adoption.memory;
   const StateSpec& spec = state.spec;
   const auto refused = [&](Code code, const std::string& why) -> Status {
-    return {code, fmt::format("{} can't adopt the memory: {}", describe(state), why)};
+    return {code, formatted("{} can't adopt the memory: {}", describe(state), why)};
   };
   if (spec.update == Update::kSwap) {
     return refused(
@@ -127,23 +127,23 @@ Status adopt(State& state, const Adoption& adoption) {
   }
   if (memory.dtype != spec.dtype || !(memory.shape == spec.shape)) {
     return refused(Code::kInvalidArgument,
-                   fmt::format("it is {} {}, expected {} {}", to_string(memory.dtype),
-                               to_string(memory.shape), to_string(spec.dtype), to_string(spec.shape)));
+                   formatted("it is {} {}, expected {} {}", to_string(memory.dtype), to_string(memory.shape),
+                             to_string(spec.dtype), to_string(spec.shape)));
   }
   if (memory.device != state.device->id()) {
-    return refused(Code::kInvalidArgument, fmt::format("it is on {}, expected {}", to_string(memory.device),
-                                                       to_string(state.device->id())));
+    return refused(Code::kInvalidArgument, formatted("it is on {}, expected {}", to_string(memory.device),
+                                                     to_string(state.device->id())));
   }
   if (memory.data == nullptr) return refused(Code::kInvalidArgument, "it is a null pointer");
   if (memory.device.type != DeviceType::kHost &&
       reinterpret_cast<std::uintptr_t>(memory.data) % Device::kAlignment != 0) {
     return refused(Code::kInvalidArgument,
-                   fmt::format("{} isn't aligned to {} bytes", memory.data, Device::kAlignment));
+                   formatted("{} isn't aligned to {} bytes", memory.data, Device::kAlignment));
   }
   const std::int64_t most = spec.is_sequence() ? spec.capacity() : std::numeric_limits<std::int64_t>::max();
   if (adoption.length < 0 || adoption.length > most) {
     return refused(Code::kInvalidArgument,
-                   fmt::format("its length is {}, expected one in [0, {}]", adoption.length, most));
+                   formatted("its length is {}, expected one in [0, {}]", adoption.length, most));
   }
   state.buffers[0] = Buffer::borrow(memory.data, spec.bytes());
   state.lengths.assign(spec.rows(), adoption.length);
@@ -157,7 +157,7 @@ Result<std::unique_ptr<State>> create_state(const StateRequest& request, const S
   state->spec = spec;
   state->device = request.device;
   if (Status valid = check(spec); !valid.ok()) {
-    return Status(valid.code(), fmt::format("{} {}", describe(*state), valid.message()));
+    return Status(valid.code(), formatted("{} {}", describe(*state), valid.message()));
   }
   if (adoption != nullptr) {
     if (Status adopted = adopt(*state, *adoption); !adopted.ok()) return adopted;
@@ -168,9 +168,9 @@ Result<std::unique_ptr<State>> create_state(const StateRequest& request, const S
     Result<Buffer> buffer = request.device->allocate_zeroed(spec.bytes(), stream);
     if (!buffer.ok()) {
       return Status(buffer.status().code(),
-                    fmt::format("{} ({} {}) needs {} x {} bytes on {}: {}", describe(*state),
-                                to_string(spec.dtype), to_string(spec.shape), buffers, spec.bytes(),
-                                to_string(request.device->id()), buffer.status().message()));
+                    formatted("{} ({} {}) needs {} x {} bytes on {}: {}", describe(*state),
+                              to_string(spec.dtype), to_string(spec.shape), buffers, spec.bytes(),
+                              to_string(request.device->id()), buffer.status().message()));
     }
     state->buffers[i] = *std::move(buffer);
   }

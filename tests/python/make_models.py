@@ -5,6 +5,7 @@ What is newer in FOLDER than this script, models.py and the exporter stays as it
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -221,7 +222,7 @@ def make(folder: Path, names: list[str]) -> None:
             continue
         start = time.monotonic()
         data = MODELS[name]()
-        partial = path.with_suffix(".part")
+        partial = path.with_suffix(f".{os.getpid()}.part")  # Two test runs may make one file at once.
         partial.write_bytes(data)
         partial.replace(path)
         print(f"{name}: {len(data)} bytes, {time.monotonic() - start:.1f} s", flush=True)

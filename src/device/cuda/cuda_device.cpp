@@ -1,11 +1,10 @@
 #include "device/cuda/cuda_device.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cstdint>
 #include <utility>
 
+#include "base/format.h"
 #include "device/cuda/cuda_error.h"
 #include "device/cuda/cuda_stream.h"
 #include "device/cuda/device_guard.h"
@@ -40,7 +39,7 @@ Status CudaDevice::open() {
   if (pools == 0) {
     return {
         Code::kUnsupported,
-        fmt::format(
+        formatted(
             "cuda:{} has no stream-ordered memory pools (cudaMallocAsync), which etrt needs: use a driver "
             "or virtual GPU profile that offers them",
             index_)};
@@ -83,9 +82,8 @@ cudaError_t CudaDevice::allocate_from_pool(void** data, std::size_t bytes, cudaS
 Result<Buffer> CudaDevice::allocate(std::size_t bytes, Stream& stream) {
   if (bytes == 0) return Buffer(*this, nullptr, 0);
   if (&stream.device() != this) {
-    return Status(Code::kInvalidArgument,
-                  fmt::format("memory of cuda:{} can't be allocated on a stream of {}", index_,
-                              to_string(stream.device().id())));
+    return Status(Code::kInvalidArgument, formatted("memory of cuda:{} can't be allocated on a stream of {}",
+                                                    index_, to_string(stream.device().id())));
   }
   const CudaDeviceGuard guard(index_);
   if (!guard.ok()) return guard.status();
@@ -99,11 +97,11 @@ Result<Buffer> CudaDevice::allocate(std::size_t bytes, Stream& stream) {
     (void)cudaMemGetInfo(&free, &total);
     return Status(
         Code::kOutOfMemory,
-        fmt::format("cuda:{} has no {} bytes left: {} of its {} bytes are free. Destroy sessions, choose a "
-                    "smaller cache capacity, or free memory of other programs on this GPU",
-                    index_, bytes, free, total));
+        formatted("cuda:{} has no {} bytes left: {} of its {} bytes are free. Destroy sessions, choose a "
+                  "smaller cache capacity, or free memory of other programs on this GPU",
+                  index_, bytes, free, total));
   }
-  if (Status s = cuda_status(error, fmt::format("allocating {} bytes", bytes)); !s) return s;
+  if (Status s = cuda_status(error, formatted("allocating {} bytes", bytes)); !s) return s;
   return Buffer(*this, data, bytes);
 }
 
@@ -121,7 +119,7 @@ Result<Buffer> CudaDevice::allocate_staging(std::size_t bytes) {
   const std::lock_guard lock(mutex_);
   void* data = nullptr;
   const cudaError_t error = staging_.allocate(bytes, &data);
-  if (Status s = cuda_status(error, fmt::format("allocating {} bytes of pinned host memory", bytes)); !s)
+  if (Status s = cuda_status(error, formatted("allocating {} bytes of pinned host memory", bytes)); !s)
     return s;
   return Buffer(*this, data, bytes);
 }

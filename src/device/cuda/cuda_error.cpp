@@ -1,6 +1,6 @@
 #include "device/cuda/cuda_error.h"
 
-#include <fmt/format.h>
+#include "base/format.h"
 
 namespace etrt::internal {
 
@@ -33,10 +33,10 @@ Status cuda_status(cudaError_t error, std::string_view what) {
   if (cudaPeekAtLastError() == error) (void)cudaGetLastError();
   const Code code = error == cudaErrorMemoryAllocation ? Code::kOutOfMemory : Code::kDevice;
   return {code,
-          fmt::format("cuda: {}: {} ({}){}", what, cudaGetErrorName(error), cudaGetErrorString(error),
-                      is_sticky(error) ? ". CUDA refuses all further work in this process: end it and start "
-                                         "again; compute-sanitizer can find the cause"
-                                       : "")};
+          formatted("cuda: {}: {} ({}){}", what, cudaGetErrorName(error), cudaGetErrorString(error),
+                    is_sticky(error) ? ". CUDA refuses all further work in this process: end it and start "
+                                       "again; compute-sanitizer can find the cause"
+                                     : "")};
 }
 
 }  // namespace etrt::internal

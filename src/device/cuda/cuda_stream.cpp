@@ -1,9 +1,8 @@
 #include "device/cuda/cuda_stream.h"
 
-#include <fmt/format.h>
-
 #include <typeinfo>
 
+#include "base/format.h"
 #include "device/cuda/cuda_device.h"
 #include "device/cuda/cuda_error.h"
 #include "device/cuda/device_guard.h"
@@ -86,7 +85,7 @@ Status CudaStream::copy(void* dst, const void* src, std::size_t bytes) {
   if (!guard.ok()) return guard.status();
   const cudaError_t error = cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDefault, stream_);
   if (error == cudaSuccess) return {};
-  return cuda_status(error, fmt::format("copying {} bytes from {} to {}", bytes, src, dst));
+  return cuda_status(error, formatted("copying {} bytes from {} to {}", bytes, src, dst));
 }
 
 Status CudaStream::fill(void* dst, std::uint8_t value, std::size_t bytes) {
@@ -95,15 +94,15 @@ Status CudaStream::fill(void* dst, std::uint8_t value, std::size_t bytes) {
   if (!guard.ok()) return guard.status();
   const cudaError_t error = cudaMemsetAsync(dst, value, bytes, stream_);
   if (error == cudaSuccess) return {};
-  return cuda_status(error, fmt::format("filling {} bytes at {}", bytes, dst));
+  return cuda_status(error, formatted("filling {} bytes at {}", bytes, dst));
 }
 
 namespace {
 
 Status foreign_event(const CudaDevice& device) {
   return {Code::kInvalidArgument,
-          fmt::format("a stream of {} was given an event of another device: create it on {}",
-                      to_string(device.id()), to_string(device.id()))};
+          formatted("a stream of {} was given an event of another device: create it on {}",
+                    to_string(device.id()), to_string(device.id()))};
 }
 
 }  // namespace

@@ -1,8 +1,8 @@
 #include "device/cuda/device_guard.h"
 
 #include <cuda_runtime_api.h>
-#include <fmt/format.h>
 
+#include "base/format.h"
 #include "device/cuda/cuda_error.h"
 
 namespace etrt {
@@ -23,7 +23,7 @@ CudaDeviceGuard::~CudaDeviceGuard() {
 
 Status CudaDeviceGuard::status() const {
   return internal::cuda_status(static_cast<cudaError_t>(error_),
-                               fmt::format("making device {} current", index_));
+                               formatted("making device {} current", index_));
 }
 
 }  // namespace etrt

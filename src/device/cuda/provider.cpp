@@ -1,4 +1,3 @@
-#include <fmt/format.h>
 
 #include <cstdlib>
 #include <memory>
@@ -7,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/format.h"
 #include "device/cuda/cuda_device.h"
 #include "device/cuda/cuda_error.h"
 #include "device/device.h"
@@ -17,7 +17,7 @@ namespace etrt {
 namespace {
 
 /// 13000 -> "13.0"
-std::string version_text(int version) { return fmt::format("{}.{}", version / 1000, version % 1000 / 10); }
+std::string version_text(int version) { return formatted("{}.{}", version / 1000, version % 1000 / 10); }
 
 /// Why there isn't a single device.
 Status no_devices(cudaError_t error) {
@@ -29,23 +29,23 @@ Status no_devices(cudaError_t error) {
   if (driver == 0) {
     return {
         Code::kDevice,
-        fmt::format(
+        formatted(
             "there is no NVIDIA driver on this machine ({}): install one that supports CUDA {}, or export "
             "the model for engine \"cpu\"",
             as_said.message(), version_text(runtime))};
   }
   if (error == cudaErrorInsufficientDriver) {
     return {Code::kDevice,
-            fmt::format("the NVIDIA driver supports CUDA {} at most and etrt was built with CUDA {} ({}): "
-                        "install a newer driver, or build etrt with an older CUDA toolkit",
-                        version_text(driver), version_text(runtime), as_said.message())};
+            formatted("the NVIDIA driver supports CUDA {} at most and etrt was built with CUDA {} ({}): "
+                      "install a newer driver, or build etrt with an older CUDA toolkit",
+                      version_text(driver), version_text(runtime), as_said.message())};
   }
   if (error == cudaErrorNoDevice || error == cudaSuccess) {
     const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");
     return {Code::kDevice,
-            fmt::format("the NVIDIA driver finds no GPU; CUDA_VISIBLE_DEVICES is {}: check that variable "
-                        "and nvidia-smi",
-                        visible == nullptr ? std::string("not set") : fmt::format("\"{}\"", visible))};
+            formatted("the NVIDIA driver finds no GPU; CUDA_VISIBLE_DEVICES is {}: check that variable "
+                      "and nvidia-smi",
+                      visible == nullptr ? std::string("not set") : formatted("\"{}\"", visible))};
   }
   return as_said;
 }
@@ -65,9 +65,9 @@ Result<Device*> find_cuda_device(int index) {
   if (index < 0 || index >= count) {
     return Status(
         Code::kDevice,
-        fmt::format("there is no cuda:{}: this process sees {} CUDA device{}, numbered from 0. Load the "
-                    "program with another device_id, or check CUDA_VISIBLE_DEVICES",
-                    index, count, count == 1 ? "" : "s"));
+        formatted("there is no cuda:{}: this process sees {} CUDA device{}, numbered from 0. Load the "
+                  "program with another device_id, or check CUDA_VISIBLE_DEVICES",
+                  index, count, count == 1 ? "" : "s"));
   }
   Result<std::unique_ptr<CudaDevice>> device = CudaDevice::create(index);
   if (!device) return device.status();

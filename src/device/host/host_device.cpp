@@ -1,4 +1,3 @@
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -8,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/format.h"
 #include "device/device.h"
 #include "device/host/host_memory.h"
 #include "device/host/host_stream.h"
@@ -71,7 +71,7 @@ class HostDevice final : public Device {
     if (bytes == 0) return Buffer(*this, nullptr, 0);
     void* data = internal::allocate_host_memory(bytes, zeroed);
     if (data == nullptr) {
-      return Status(Code::kOutOfMemory, fmt::format("the host has no {} bytes left for one block", bytes));
+      return Status(Code::kOutOfMemory, formatted("the host has no {} bytes left for one block", bytes));
     }
     return Buffer(*this, data, bytes);
   }

@@ -1,13 +1,12 @@
 #include "device/host/host_stream.h"
 
-#include <fmt/format.h>
-
 #include <cstring>
 #include <new>
 #include <system_error>
 #include <typeinfo>
 #include <utility>
 
+#include "base/format.h"
 #include "device/host/host_memory.h"
 
 namespace etrt {
@@ -146,8 +145,8 @@ Result<std::uint64_t> HostStream::push(Task task) {
     } catch (const std::system_error& error) {
       tasks_.pop();
       return Status(Code::kDevice,
-                    fmt::format("can't start the thread of a host stream ({}): have fewer threads or streams",
-                                error.what()));
+                    formatted("can't start the thread of a host stream ({}): have fewer threads or streams",
+                              error.what()));
     }
   }
   const std::uint64_t ticket = timeline_->queued_.load(std::memory_order_relaxed) + 1;

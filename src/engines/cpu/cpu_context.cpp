@@ -3,13 +3,13 @@
 #include <executorch/runtime/backend/backend_options_map.h>
 #include <executorch/runtime/backend/options.h>
 #include <executorch/runtime/executor/method_meta.h>
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <utility>
 
+#include "base/format.h"
 #include "device/host/host_stream.h"
 
 namespace etrt {
@@ -113,7 +113,7 @@ Result<std::unique_ptr<ExecutionContext>> CpuContext::create(const et::Program& 
 
 Status CpuContext::load(const et::Program& program) {
   et::Result<et::MethodMeta> meta = program.method_meta(entry_.name.c_str());
-  if (!meta.ok()) return {Code::kInternal, fmt::format("no method \"{}\"", entry_.name)};
+  if (!meta.ok()) return {Code::kInternal, formatted("no method \"{}\"", entry_.name)};
   for (std::size_t i = 0; i < meta->num_memory_planned_buffers(); ++i) {
     const et::Result<std::int64_t> size = meta->memory_planned_buffer_size(i);
     if (!size.ok()) return {Code::kInvalidData, "a planned buffer of the CPU program has no size"};
@@ -138,9 +138,9 @@ Status CpuContext::load(const et::Program& program) {
   if (!method.ok()) {
     const et::Error error = method.error();
     const Code code = error == et::Error::MemoryAllocationFailed ? Code::kOutOfMemory : Code::kInvalidData;
-    return {code, fmt::format("the CPU program's method \"{}\" didn't load (ExecuTorch error 0x{:x}): an "
-                              "operator that isn't linked, or too little memory; ExecuTorch's log says which",
-                              entry_.name, static_cast<unsigned>(error))};
+    return {code, formatted("the CPU program's method \"{}\" didn't load (ExecuTorch error 0x{:x}): an "
+                            "operator that isn't linked, or too little memory; ExecuTorch's log says which",
+                            entry_.name, static_cast<unsigned>(error))};
   }
   method_.emplace(std::move(*method));
   return {};
@@ -153,8 +153,8 @@ Status CpuContext::set_input_shape(std::size_t binding, const Shape& shape) {
     fits = shape[i] >= std::min<std::int64_t>(1, info.max_shape[i]) && shape[i] <= info.max_shape[i];
   }
   if (!fits) {
-    return {Code::kInvalidArgument, fmt::format("input {} has shape {}; at most {} is allowed", binding,
-                                                to_string(shape), to_string(info.max_shape))};
+    return {Code::kInvalidArgument, formatted("input {} has shape {}; at most {} is allowed", binding,
+                                              to_string(shape), to_string(info.max_shape))};
   }
   wanted_.shapes[binding] = shape;
   ++wanted_.generation;
@@ -164,10 +164,10 @@ Status CpuContext::set_input_shape(std::size_t binding, const Shape& shape) {
 Status CpuContext::bind(std::size_t binding, void* data) {
   if (binding >= wanted_.data.size()) {
     return {Code::kInvalidArgument,
-            fmt::format("there is no binding {}: \"{}\" has {}", binding, entry_.name, wanted_.data.size())};
+            formatted("there is no binding {}: \"{}\" has {}", binding, entry_.name, wanted_.data.size())};
   }
   if (data == nullptr) {
-    return {Code::kInvalidArgument, fmt::format("binding {} can't be at a null address", binding)};
+    return {Code::kInvalidArgument, formatted("binding {} can't be at a null address", binding)};
   }
   wanted_.data[binding] = data;
   ++wanted_.generation;
@@ -181,8 +181,8 @@ Status CpuContext::apply(const Arguments& arguments) {
     TensorImpl& tensor = inputs_[i]->tensor(arguments.shapes[i], arguments.data[i]);
     if (method_->set_input(et::EValue(Tensor(&tensor)), i) != et::Error::Ok) {
       return {Code::kInvalidArgument,
-              fmt::format("input {} of shape {} was refused by method \"{}\" of the CPU program", i,
-                          to_string(arguments.shapes[i]), entry_.name)};
+              formatted("input {} of shape {} was refused by method \"{}\" of the CPU program", i,
+                        to_string(arguments.shapes[i]), entry_.name)};
     }
   }
   for (std::size_t i = num_inputs_; i < arguments.data.size(); ++i) {
@@ -192,7 +192,7 @@ Status CpuContext::apply(const Arguments& arguments) {
         static_cast<std::size_t>(info.max_shape.elements().value_or(0)) * size_of(info.dtype);
     if (method_->set_output_data_ptr(arguments.data[i], bytes, i - num_inputs_) != et::Error::Ok) {
       return {Code::kInvalidArgument,
-              fmt::format("output {} can't be bound to the given memory", i - num_inputs_)};
+              formatted("output {} can't be bound to the given memory", i - num_inputs_)};
     }
   }
   applied_ = arguments;
@@ -206,9 +206,8 @@ Status CpuContext::execute(const Arguments& arguments) {
     return s;
   }
   if (const et::Error error = method_->execute(); error != et::Error::Ok) {
-    return {Code::kInternal,
-            fmt::format("method \"{}\" of the CPU program failed with ExecuTorch error 0x{:x}", entry_.name,
-                        static_cast<unsigned>(error))};
+    return {Code::kInternal, formatted("method \"{}\" of the CPU program failed with ExecuTorch error 0x{:x}",
+                                       entry_.name, static_cast<unsigned>(error))};
   }
   return {};
 }
@@ -228,7 +227,7 @@ void CpuContext::execute_queued() {
 Status CpuContext::enqueue(Stream& stream, bool wait) {
   for (std::size_t i = 0; i < wanted_.data.size(); ++i) {
     if (wanted_.data[i] == nullptr) {
-      return {Code::kInvalidArgument, fmt::format("binding {} has no address: bind() it first", i)};
+      return {Code::kInvalidArgument, formatted("binding {} has no address: bind() it first", i)};
     }
   }
   auto& host = static_cast<HostStream&>(stream);

@@ -2,10 +2,10 @@
 
 #include <executorch/runtime/executor/method_meta.h>
 #include <executorch/runtime/platform/runtime.h>
-#include <fmt/format.h>
 
 #include <utility>
 
+#include "base/format.h"
 #include "engines/cpu/cpu_context.h"
 #include "engines/cpu/et_dtype.h"
 
@@ -20,19 +20,19 @@ Result<EngineBinding> describe(const et::Result<et::TensorInfo>& info, bool is_i
   const char* what = is_input ? "input" : "output";
   if (!info.ok()) {
     return Status(Code::kUnsupported,
-                  fmt::format("{} {} of the CPU program's method \"{}\" is no tensor", what, index, method));
+                  formatted("{} {} of the CPU program's method \"{}\" is no tensor", what, index, method));
   }
   if (info->is_memory_planned()) {
     return Status(Code::kUnsupported,
-                  fmt::format("{} {} of the CPU program's method \"{}\" has planned memory: build it with "
-                              "MemoryPlanningPass(alloc_graph_input=False, alloc_graph_output=False)",
-                              what, index, method));
+                  formatted("{} {} of the CPU program's method \"{}\" has planned memory: build it with "
+                            "MemoryPlanningPass(alloc_graph_input=False, alloc_graph_output=False)",
+                            what, index, method));
   }
   const std::optional<DType> dtype = dtype_from(info->scalar_type());
   if (!dtype || info->sizes().size() > Shape::kMaxRank) {
-    return Status(Code::kUnsupported, fmt::format("{} {} of the CPU program's method \"{}\" has a dtype or "
-                                                  "rank that etrt doesn't carry",
-                                                  what, index, method));
+    return Status(Code::kUnsupported, formatted("{} {} of the CPU program's method \"{}\" has a dtype or "
+                                                "rank that etrt doesn't carry",
+                                                what, index, method));
   }
   EngineBinding binding;
   binding.dtype = *dtype;
@@ -65,18 +65,17 @@ Result<std::unique_ptr<Engine>> CpuEngine::load(EngineBytes bytes) {
   engine->loader_ = std::make_unique<BytesLoader>(engine->bytes_.bytes);
   et::Result<et::Program> program = et::Program::load(engine->loader_.get());
   if (!program.ok()) {
-    return Status(
-        Code::kInvalidData,
-        fmt::format("the CPU engine's {} bytes are no ExecuTorch program (error 0x{:x}): export the "
-                    "model again with the ExecuTorch version that runs it",
-                    engine->bytes_.bytes.size(), static_cast<unsigned>(program.error())));
+    return Status(Code::kInvalidData,
+                  formatted("the CPU engine's {} bytes are no ExecuTorch program (error 0x{:x}): export the "
+                            "model again with the ExecuTorch version that runs it",
+                            engine->bytes_.bytes.size(), static_cast<unsigned>(program.error())));
   }
   engine->program_ = std::make_unique<et::Program>(std::move(*program));
   for (std::size_t m = 0; m < engine->program_->num_methods(); ++m) {
     const et::Result<const char*> name = engine->program_->get_method_name(m);
     if (!name.ok()) return Status(Code::kInvalidData, "a method of the CPU program has no name");
     et::Result<et::MethodMeta> meta = engine->program_->method_meta(*name);
-    if (!meta.ok()) return Status(Code::kInvalidData, fmt::format("method \"{}\" has no metadata", *name));
+    if (!meta.ok()) return Status(Code::kInvalidData, formatted("method \"{}\" has no metadata", *name));
     EngineEntry entry{*name, {}};
     for (std::size_t i = 0; i < meta->num_inputs(); ++i) {
       Result<EngineBinding> binding = describe(meta->input_tensor_meta(i), true, *name, i);
@@ -96,7 +95,7 @@ Result<std::unique_ptr<Engine>> CpuEngine::load(EngineBytes bytes) {
 Result<std::unique_ptr<ExecutionContext>> CpuEngine::create_context(std::size_t entry) {
   if (entry >= entries_.size()) {
     return Status(Code::kInvalidArgument,
-                  fmt::format("the CPU engine has no entry {}: it has {}", entry, entries_.size()));
+                  formatted("the CPU engine has no entry {}: it has {}", entry, entries_.size()));
   }
   return CpuContext::create(*program_, entries_[entry]);
 }

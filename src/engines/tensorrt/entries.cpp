@@ -1,9 +1,9 @@
 #include "engines/tensorrt/entries.h"
 
-#include <fmt/format.h>
-
 #include <string>
 #include <utility>
+
+#include "base/format.h"
 
 namespace etrt::tensorrt {
 
@@ -13,22 +13,21 @@ namespace {
 Status check_tensor(const PlanTensor& tensor) {
   const std::string_view direction = tensor.is_input ? "input" : "output";
   if (tensor.name.empty()) {
-    return {Code::kInvalidData, fmt::format("the plan has an {} without a name", direction)};
+    return {Code::kInvalidData, formatted("the plan has an {} without a name", direction)};
   }
   if (!tensor.dtype) {
-    return {
-        Code::kUnsupported,
-        fmt::format("{} \"{}\" of the plan has element type {}, which etrt can't bind: build the plan with "
-                    "float32, float16, bfloat16, int8, uint8, int32, int64 or bool there",
-                    direction, tensor.name, tensor.dtype_name)};
+    return {Code::kUnsupported,
+            formatted("{} \"{}\" of the plan has element type {}, which etrt can't bind: build the plan with "
+                      "float32, float16, bfloat16, int8, uint8, int32, int64 or bool there",
+                      direction, tensor.name, tensor.dtype_name)};
   }
   if (tensor.on_host) {
-    return {Code::kUnsupported,
-            fmt::format(
-                "{} \"{}\" of the plan is a shape tensor, wanted in host memory before the run is queued: "
-                "etrt binds device memory only. Build the plan so that input shapes, not input values, "
-                "decide its shapes",
-                direction, tensor.name)};
+    return {
+        Code::kUnsupported,
+        formatted("{} \"{}\" of the plan is a shape tensor, wanted in host memory before the run is queued: "
+                  "etrt binds device memory only. Build the plan so that input shapes, not input values, "
+                  "decide its shapes",
+                  direction, tensor.name)};
   }
   return {};
 }
@@ -36,11 +35,10 @@ Status check_tensor(const PlanTensor& tensor) {
 Status check_format(const Plan& plan, std::size_t tensor, std::size_t profile) {
   const std::string format = plan.format(tensor, profile);
   if (format.empty()) return {};
-  return {
-      Code::kUnsupported,
-      fmt::format("binding \"{}\" of the plan wants format \"{}\" in profile {}, and etrt binds row-major "
-                  "(kLINEAR) tensors only: build the plan with TensorFormat::kLINEAR allowed for it",
-                  plan.tensors()[tensor].name, format, profile)};
+  return {Code::kUnsupported,
+          formatted("binding \"{}\" of the plan wants format \"{}\" in profile {}, and etrt binds row-major "
+                    "(kLINEAR) tensors only: build the plan with TensorFormat::kLINEAR allowed for it",
+                    plan.tensors()[tensor].name, format, profile)};
 }
 
 /// Static where a profile or the plan fixes the extent.
@@ -60,8 +58,8 @@ Result<EngineBinding> describe_input(const Plan& plan, std::size_t tensor, std::
       !range->max.elements()) {
     return Status(
         Code::kInvalidData,
-        fmt::format("profile {} of the plan gives input \"{}\", whose shape is {}, the range {} to {}",
-                    profile, t.name, to_string(t.shape), to_string(range->min), to_string(range->max)));
+        formatted("profile {} of the plan gives input \"{}\", whose shape is {}, the range {} to {}", profile,
+                  t.name, to_string(t.shape), to_string(range->min), to_string(range->max)));
   }
   EngineBinding binding;
   binding.name = t.name;
@@ -80,10 +78,10 @@ Result<Shape> output_extents(const PlanContext& context, std::size_t tensor, con
   if (!shape->elements()) {
     return Status(
         Code::kUnsupported,
-        fmt::format("output \"{}\" of the plan has shape {} with every input shape known: the data decides "
-                    "its extents (NonZero, NMS and the like), so no memory can be bound for it beforehand. "
-                    "Build the plan without that output, or with a bounded, padded one",
-                    t.name, to_string(*shape)));
+        formatted("output \"{}\" of the plan has shape {} with every input shape known: the data decides "
+                  "its extents (NonZero, NMS and the like), so no memory can be bound for it beforehand. "
+                  "Build the plan without that output, or with a bounded, padded one",
+                  t.name, to_string(*shape)));
   }
   return *shape;
 }
@@ -127,9 +125,9 @@ Status describe_outputs(const Plan& plan, ProfileEntry& profile) {
       const int input = profile.entry.find(t.aliased_input);
       if (input < 0) {
         return {Code::kInvalidData,
-                fmt::format("output \"{}\" of the plan wants the address of \"{}\", which is none "
-                            "of its inputs",
-                            t.name, t.aliased_input)};
+                formatted("output \"{}\" of the plan wants the address of \"{}\", which is none "
+                          "of its inputs",
+                          t.name, t.aliased_input)};
       }
       binding.declared_alias = input;
     }

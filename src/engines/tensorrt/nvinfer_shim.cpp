@@ -1,7 +1,6 @@
 #include "engines/tensorrt/nvinfer_shim.h"
 
 #include <NvInfer.h>
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
@@ -15,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/format.h"
 #include "base/log.h"
 #include "device/cuda/device_guard.h"
 
@@ -65,7 +65,7 @@ class Captured {
   /// `code`, unless the text says that memory or the device failed.
   Status status(Code code, std::string_view what) const {
     const std::string_view said = any() ? std::string_view(text_) : "TensorRT logged no reason";
-    return {classify(code), fmt::format("{}: {}", what, said)};
+    return {classify(code), formatted("{}: {}", what, said)};
   }
 
  private:
@@ -211,10 +211,10 @@ class NvContext final : public PlanContext {
       return {};
     return errors.status(
         Code::kUnsupported,
-        fmt::format("profile {} can't be used by one more context (a plan of TensorRT 8 lets contexts "
-                    "share a profile only if it was built with "
-                    "PreviewFeature::kPROFILE_SHARING_0806)",
-                    profile));
+        formatted("profile {} can't be used by one more context (a plan of TensorRT 8 lets contexts "
+                  "share a profile only if it was built with "
+                  "PreviewFeature::kPROFILE_SHARING_0806)",
+                  profile));
   }
 
   Status set_input_shape(std::size_t tensor, const Shape& shape) override {
@@ -222,15 +222,15 @@ class NvContext final : public PlanContext {
     if (!guard.ok()) return guard.status();
     const Captured errors;
     if (context_->setInputShape(plan_.name(tensor), to_dims(shape))) return {};
-    return errors.status(Code::kInvalidArgument, fmt::format("input \"{}\" can't have shape {}",
-                                                             plan_.name(tensor), to_string(shape)));
+    return errors.status(Code::kInvalidArgument,
+                         formatted("input \"{}\" can't have shape {}", plan_.name(tensor), to_string(shape)));
   }
 
   Result<Shape> shape(std::size_t tensor) const override {
     const std::optional<Shape> shape = to_shape(context_->getTensorShape(plan_.name(tensor)));
     if (shape) return *shape;
-    return Status(Code::kInternal, fmt::format("TensorRT gives binding \"{}\" no shape with these inputs",
-                                               plan_.name(tensor)));
+    return Status(Code::kInternal,
+                  formatted("TensorRT gives binding \"{}\" no shape with these inputs", plan_.name(tensor)));
   }
 
   Status set_address(std::size_t tensor, void* data) override {
@@ -239,7 +239,7 @@ class NvContext final : public PlanContext {
     const Captured errors;
     if (context_->setTensorAddress(plan_.name(tensor), data)) return {};
     return errors.status(Code::kInvalidArgument,
-                         fmt::format("binding \"{}\" can't be at {}", plan_.name(tensor), fmt::ptr(data)));
+                         formatted("binding \"{}\" can't be at {}", plan_.name(tensor), fmt::ptr(data)));
   }
 
   Status set_scratch(void* data, [[maybe_unused]] std::size_t bytes) override {
@@ -251,7 +251,7 @@ class NvContext final : public PlanContext {
 #endif
     if (!errors.any()) return {};
     return errors.status(Code::kInternal,
-                         fmt::format("{} bytes of scratch at {} were refused", bytes, fmt::ptr(data)));
+                         formatted("{} bytes of scratch at {} were refused", bytes, fmt::ptr(data)));
   }
 
   Status enqueue(Stream& stream) override {
@@ -297,7 +297,7 @@ class NvPlan final : public Plan {
       if (!extents) {
         return errors.status(
             Code::kInvalidData,
-            fmt::format("profile {} of the plan has no range for input \"{}\"", profile, t.name));
+            formatted("profile {} of the plan has no range for input \"{}\"", profile, t.name));
       }
       *shape = *extents;
     }
@@ -345,7 +345,7 @@ class NvPlan final : public Plan {
     const CudaDeviceGuard guard(plan_.device);
     const Captured errors;
     if (plan_.engine->setWeightStreamingBudgetV2(bytes)) return {};
-    return errors.status(Code::kInvalidArgument, fmt::format("weight streaming budget of {} bytes", bytes));
+    return errors.status(Code::kInvalidArgument, formatted("weight streaming budget of {} bytes", bytes));
 #else
     return {Code::kUnsupported, "TensorRT before 10.1 can't stream weights"};
 #endif
@@ -365,7 +365,7 @@ class NvPlan final : public Plan {
       IExecutionContext* made = plan_.engine->createExecutionContextWithoutDeviceMemory();
 #endif
       if (made == nullptr) {
-        return errors.status(Code::kInternal, fmt::format("no context for profile {} of the plan", profile));
+        return errors.status(Code::kInternal, formatted("no context for profile {} of the plan", profile));
       }
       context = std::make_unique<NvContext>(plan_, made);
     }
@@ -388,21 +388,21 @@ class NvRuntime final : public PlanRuntime, public std::enable_shared_from_this<
   static Result<std::shared_ptr<PlanRuntime>> create() {
     auto made = std::make_shared<NvRuntime>();
     const std::array<int, 3> version = split_version(getInferLibVersion());
-    made->name_ = fmt::format("TensorRT{} {}.{}.{}", linked_with_rtx() ? "-RTX" : "", version[0], version[1],
-                              version[2]);
+    made->name_ =
+        formatted("TensorRT{} {}.{}.{}", linked_with_rtx() ? "-RTX" : "", version[0], version[1], version[2]);
     if (!linked_with_rtx() && version[0] != NV_TENSORRT_MAJOR) {
       return Status(
           Code::kUnsupported,
-          fmt::format("etrt was built with the headers of TensorRT {}.{} and finds the library of {}: put a "
-                      "library of TensorRT {} on the loader's path, or build etrt with the other headers",
-                      NV_TENSORRT_MAJOR, NV_TENSORRT_MINOR, made->name_, NV_TENSORRT_MAJOR));
+          formatted("etrt was built with the headers of TensorRT {}.{} and finds the library of {}: put a "
+                    "library of TensorRT {} on the loader's path, or build etrt with the other headers",
+                    NV_TENSORRT_MAJOR, NV_TENSORRT_MINOR, made->name_, NV_TENSORRT_MAJOR));
     }
     const Captured errors;
     // With the library's own version: the inline function passes that of the headers, and a
     // library refuses those of another minor version, which it is compatible with.
     made->runtime_.reset(
         static_cast<IRuntime*>(createInferRuntime_INTERNAL(&made->logger_, getInferLibVersion())));
-    if (!made->runtime_) return errors.status(Code::kDevice, fmt::format("{} can't start", made->name_));
+    if (!made->runtime_) return errors.status(Code::kDevice, formatted("{} can't start", made->name_));
     return std::shared_ptr<PlanRuntime>(std::move(made));
   }
 
@@ -419,9 +419,9 @@ class NvRuntime final : public PlanRuntime, public std::enable_shared_from_this<
     if (engine == nullptr) {
       return errors.status(
           Code::kInvalidData,
-          fmt::format("{} can't read the plan of {} bytes on {} (a plan runs with the TensorRT version "
-                      "and on the GPU architecture that it was built for; build it again for these)",
-                      name_, bytes.size(), to_string(device)));
+          formatted("{} can't read the plan of {} bytes on {} (a plan runs with the TensorRT version "
+                    "and on the GPU architecture that it was built for; build it again for these)",
+                    name_, bytes.size(), to_string(device)));
     }
     return std::unique_ptr<Plan>(std::make_unique<NvPlan>(shared_from_this(), device.index, engine));
   }

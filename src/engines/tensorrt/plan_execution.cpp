@@ -1,10 +1,10 @@
 #include "engines/tensorrt/plan_execution.h"
 
-#include <fmt/format.h>
-
 #include <cstdint>
 #include <string>
 #include <utility>
+
+#include "base/format.h"
 
 namespace etrt::tensorrt {
 
@@ -20,7 +20,7 @@ bool within(const Shape& shape, const EngineBinding& binding) {
 
 Status no_such_binding(std::size_t binding, const EngineEntry& entry) {
   return {Code::kInvalidArgument,
-          fmt::format("binding {} of profile {}, which has {}", binding, entry.name, entry.bindings.size())};
+          formatted("binding {} of profile {}, which has {}", binding, entry.name, entry.bindings.size())};
 }
 
 }  // namespace
@@ -58,16 +58,15 @@ Status PlanExecution::set_input_shape(std::size_t binding, const Shape& shape) {
   const EngineBinding& b = entry_->bindings[binding];
   if (!b.is_input) {
     return {Code::kInvalidArgument,
-            fmt::format("\"{}\" is an output: its shape follows from the inputs'", b.name)};
+            formatted("\"{}\" is an output: its shape follows from the inputs'", b.name)};
   }
   if (!within(shape, b)) {
-    return {
-        Code::kInvalidArgument,
-        b.shape.is_static()
-            ? fmt::format("input \"{}\" has shape {}; profile {} of the engine takes {} only", b.name,
-                          to_string(shape), entry_->name, to_string(b.shape))
-            : fmt::format("input \"{}\" has shape {}; profile {} of the engine takes {} to {}", b.name,
-                          to_string(shape), entry_->name, to_string(b.min_shape), to_string(b.max_shape))};
+    return {Code::kInvalidArgument,
+            b.shape.is_static()
+                ? formatted("input \"{}\" has shape {}; profile {} of the engine takes {} only", b.name,
+                            to_string(shape), entry_->name, to_string(b.shape))
+                : formatted("input \"{}\" has shape {}; profile {} of the engine takes {} to {}", b.name,
+                            to_string(shape), entry_->name, to_string(b.min_shape), to_string(b.max_shape))};
   }
   shape_known_[binding] = false;
   checked_ = false;
@@ -80,14 +79,13 @@ Status PlanExecution::bind(std::size_t binding, void* data) {
   if (binding >= entry_->bindings.size()) return no_such_binding(binding, *entry_);
   const EngineBinding& b = entry_->bindings[binding];
   const auto address = reinterpret_cast<std::uintptr_t>(data);
-  if (data == nullptr)
-    return {Code::kInvalidArgument, fmt::format("null address for binding \"{}\"", b.name)};
+  if (data == nullptr) return {Code::kInvalidArgument, formatted("null address for binding \"{}\"", b.name)};
   if (address % Device::kAlignment != 0) {
-    return {Code::kInvalidArgument,
-            fmt::format(
-                "address {:#x} for binding \"{}\" isn't a multiple of {}, as TensorRT needs: allocate the "
-                "tensor on its own, or at an offset that is such a multiple",
-                address, b.name, Device::kAlignment)};
+    return {
+        Code::kInvalidArgument,
+        formatted("address {:#x} for binding \"{}\" isn't a multiple of {}, as TensorRT needs: allocate the "
+                  "tensor on its own, or at an offset that is such a multiple",
+                  address, b.name, Device::kAlignment)};
   }
   addresses_[binding] = nullptr;
   checked_ = false;
@@ -100,19 +98,19 @@ Status PlanExecution::check_complete() const {
   for (std::size_t i = 0; i < entry_->bindings.size(); ++i) {
     const EngineBinding& b = entry_->bindings[i];
     if (addresses_[i] == nullptr) {
-      return {Code::kInvalidArgument, fmt::format("binding \"{}\" has no address", b.name)};
+      return {Code::kInvalidArgument, formatted("binding \"{}\" has no address", b.name)};
     }
     if (!shape_known_[i]) {
       return {Code::kInvalidArgument,
-              fmt::format("input \"{}\" has no shape; profile {} takes {} to {}", b.name, entry_->name,
-                          to_string(b.min_shape), to_string(b.max_shape))};
+              formatted("input \"{}\" has no shape; profile {} takes {} to {}", b.name, entry_->name,
+                        to_string(b.min_shape), to_string(b.max_shape))};
     }
     if (b.declared_alias >= 0) {
       const auto input = static_cast<std::size_t>(b.declared_alias);
       if (addresses_[i] != addresses_[input]) {
         return {
             Code::kInvalidArgument,
-            fmt::format(
+            formatted(
                 "the engine updates \"{}\" in place, but output \"{}\" is bound to {} and its input to {}: "
                 "bind both to one address",
                 entry_->bindings[input].name, b.name, addresses_[i], addresses_[input])};
@@ -137,8 +135,8 @@ Result<Shape> PlanExecution::output_shape(std::size_t binding) const {
   for (std::size_t i = 0; i < entry_->bindings.size(); ++i) {
     if (!shape_known_[i]) {
       return Status(Code::kInvalidArgument,
-                    fmt::format("the shape of \"{}\" isn't known before that of input \"{}\" is set", b.name,
-                                entry_->bindings[i].name));
+                    formatted("the shape of \"{}\" isn't known before that of input \"{}\" is set", b.name,
+                              entry_->bindings[i].name));
     }
   }
   return context_->shape((*tensors_)[binding]);

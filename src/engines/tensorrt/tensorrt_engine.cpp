@@ -1,9 +1,8 @@
 #include "engines/tensorrt/tensorrt_engine.h"
 
-#include <fmt/format.h>
-
 #include <utility>
 
+#include "base/format.h"
 #include "engines/tensorrt/plan_execution.h"
 
 namespace etrt::tensorrt {
@@ -12,11 +11,11 @@ namespace {
 
 Status check_platform(const std::string& target) {
   if (target.empty() || target == current_platform()) return {};
-  return {Code::kUnsupported,
-          fmt::format(
-              "the engine was built for platform \"{}\" and this machine is \"{}\": export the program for "
-              "this platform",
-              target, current_platform())};
+  return {
+      Code::kUnsupported,
+      formatted("the engine was built for platform \"{}\" and this machine is \"{}\": export the program for "
+                "this platform",
+                target, current_platform())};
 }
 
 Status check_hardware(const Plan& plan, const PlanRuntime& runtime, bool wanted) {
@@ -38,10 +37,10 @@ Status apply_weight_budget(Plan& plan, const PlanRuntime& runtime, std::int64_t 
   if (static_cast<std::uint64_t>(budget) >= plan_bytes) return {};
   return {
       Code::kUnsupported,
-      fmt::format("weight_streaming_budget is {} bytes, but the plan of {} bytes has no weights that {} can "
-                  "stream: build it with BuilderFlag::kWEIGHT_STREAMING (TensorRT 10 or later), or load it "
-                  "without a budget",
-                  budget, plan_bytes, runtime.name())};
+      formatted("weight_streaming_budget is {} bytes, but the plan of {} bytes has no weights that {} can "
+                "stream: build it with BuilderFlag::kWEIGHT_STREAMING (TensorRT 10 or later), or load it "
+                "without a budget",
+                budget, plan_bytes, runtime.name())};
 }
 
 }  // namespace
@@ -98,13 +97,13 @@ Result<std::unique_ptr<Engine>> TensorRtEngine::create(std::shared_ptr<PlanRunti
 Result<std::unique_ptr<ExecutionContext>> TensorRtEngine::create_context(std::size_t entry) {
   if (entry >= entries_.size()) {
     return Status(Code::kInvalidArgument,
-                  fmt::format("profile {} of an engine that has {}", entry, entries_.size()));
+                  formatted("profile {} of an engine that has {}", entry, entries_.size()));
   }
   std::lock_guard lock(mutex_);
   Result<Buffer> scratch = device_->allocate(plan_->scratch_bytes(entry), *setup_stream_);
   if (!scratch) {
-    return Status(scratch.status().code(), fmt::format("no scratch for a context of profile {}: {}", entry,
-                                                       scratch.status().message()));
+    return Status(scratch.status().code(),
+                  formatted("no scratch for a context of profile {}: {}", entry, scratch.status().message()));
   }
   std::unique_ptr<PlanContext> context = std::move(spare_[entry]);
   if (!context) {

@@ -1,7 +1,5 @@
 #include "engines/tensorrt/standin.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -9,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "base/format.h"
 #include "device/host/host_stream.h"
 
 namespace etrt::tensorrt::standin {
@@ -147,7 +146,7 @@ class StandInContext final : public PlanContext {
 
  private:
   static Status error(const char* call, const std::string& what) {
-    return {Code::kInternal, fmt::format("stand-in: {} failed: {}", call, what)};
+    return {Code::kInternal, formatted("stand-in: {} failed: {}", call, what)};
   }
 
   Shared* shared_;
@@ -227,7 +226,7 @@ class StandInPlan final : public Plan {
     if (!shared_.spec.profile_sharing) {
       const std::lock_guard lock(shared_.control->mutex);
       if (shared_.profile_users[profile] != 0) {
-        return Status(Code::kUnsupported, fmt::format("stand-in: profile {} is in use", profile));
+        return Status(Code::kUnsupported, formatted("stand-in: profile {} is in use", profile));
       }
     }
     return std::unique_ptr<PlanContext>(std::make_unique<StandInContext>(shared_, profile));
@@ -274,9 +273,8 @@ class StandInRuntime final : public PlanRuntime, public std::enable_shared_from_
     Spec s;
     s.version = j["version"];
     if (s.version != kVersion) {
-      return Status(
-          Code::kInvalidData,
-          fmt::format("stand-in: the plan is of version {} and the runtime of {}", s.version, kVersion));
+      return Status(Code::kInvalidData, formatted("stand-in: the plan is of version {} and the runtime of {}",
+                                                  s.version, kVersion));
     }
     s.batch = j["batch"];
     s.heads = j["heads"];

@@ -1,11 +1,23 @@
-"""A TensorRT delegate for ExecuTorch whose KV caches have an owner."""
+"""A TensorRT delegate for ExecuTorch whose KV caches have an owner.
+
+Importing this package registers the delegate with ``executorch.runtime``.
+"""
 
 from __future__ import annotations
 
 import importlib
+import importlib.util
+import warnings
 from typing import Any
 
-# Imported when first used: exporting needs torch, running doesn't.
+# Loading the C++ part registers the delegate. A source tree that hasn't been built can still export.
+if importlib.util.find_spec("etrt._core") is not None:
+    try:
+        importlib.import_module("etrt._core")
+    except ImportError as error:
+        warnings.warn(f"the delegate isn't registered: {error}; `etrt doctor` says more", stacklevel=2)
+
+# Imported when first used: they need torch, which takes seconds.
 _LAZY = {
     "EtrtError": "etrt.errors",
     "ExportError": "etrt.errors",

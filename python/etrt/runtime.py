@@ -1,7 +1,4 @@
-"""Run time: sessions, programs, counters.
-
-Importing this module loads the delegate and registers it with ``executorch.runtime``.
-"""
+"""Run time: sessions, programs, counters."""
 
 from __future__ import annotations
 
@@ -10,7 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-# ExecuTorch first: it loads the runtime library that the delegate registers with.
 from executorch.runtime import Runtime, Verification
 
 from etrt import _core

@@ -152,7 +152,8 @@ def test_sampling():
     [
         ({"capacity": 9000}, "trained for 8192 positions"),
         ({"capacity": 64}, "prefill_tokens is 128; expected 2 to the capacity, 64"),
-        ({"weights": "int8"}, "weights is 'int8'; expected one of fp32"),
+        ({"weights": "int4"}, "weights is 'int4'; expected one of fp32, int8"),
+        ({"weights": "int8", "engine": "tensorrt_rtx"}, "weights 'int8' are for engine 'cpu'"),
     ],
 )
 def test_settings_that_cannot_be(tmp_path, settings, message):

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import typer
 from etrt import blob
+from etrt.cli.wrap_command import wrap_command
 from etrt.errors import ExportError
-from etrt.wrap_command import wrap_command
 from etrt.wrapping import PlanBinding, PlanProfile, PlanState, wrap
 from executorch.exir._serialize._program import deserialize_pte_binary
 from executorch.exir.schema import DelegateCall, ScalarType, Tensor, TensorShapeDynamism

@@ -11,8 +11,8 @@ from etrt.cli.doctor_command import doctor_command
 from etrt.cli.export_command import export_command
 from etrt.cli.generate_command import generate_command
 from etrt.cli.inspect_command import inspect_command
+from etrt.cli.wrap_command import wrap_command
 from etrt.errors import EtrtError, ExportError
-from etrt.wrap_command import wrap_command
 
 commands = typer.Typer(
     help="TensorRT delegate for ExecuTorch whose KV caches have an owner.",

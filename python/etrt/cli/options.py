@@ -7,10 +7,10 @@ from typing import Annotated, Literal
 
 import typer
 
-Weights = Literal["fp32"]
+Weights = Literal["fp32", "int8"]
 EngineKind = Literal["cpu", "tensorrt", "tensorrt_rtx"]
 
-WeightsOption = Annotated[Weights, typer.Option(help="How weights are stored.")]
+WeightsOption = Annotated[Weights, typer.Option(help="How linear layers' weights are stored.")]
 CapacityOption = Annotated[int, typer.Option(min=2, help="Positions of a conversation.")]
 PrefillOption = Annotated[int, typer.Option(min=2, help="Most tokens that one run of prefill takes.")]
 ModelOption = Annotated[

@@ -13,10 +13,11 @@ from etrt.errors import ExportError
 from etrt.exporter import Exported, export
 from etrt.llm.gguf_file import GgufFile
 from etrt.llm.llama import load_llama
+from etrt.llm.quantized_linear import quantize_linear_layers
 from etrt.llm.tokenizer import build_tokenizer
 from etrt.progress import Progress
 
-WEIGHTS = ("fp32",)
+WEIGHTS = ("fp32", "int8")
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,8 @@ def export_llm(
     """Writes the program to ``path``; its tokenizer and ModelInfo are beside it, see ``sidecars``.
 
     Methods ``prefill`` (tokens int64 [1, 1..prefill_tokens]) and ``decode`` (tokens int64 [1, 1]), both with position
-    int64 [1], return the last token's logits, float32 [1, vocabulary].
+    int64 [1], return the last token's logits, float32 [1, vocabulary]. ``weights`` "int8": those of linear layers,
+    a scale for each output; engine "cpu" alone has them.
 
     Raises:
         ExportError: an argument that can't be; the message says what could.
@@ -61,6 +63,10 @@ def export_llm(
     config = source.config()
     if weights not in WEIGHTS:
         raise ExportError(f"weights is {weights!r}; expected one of {', '.join(WEIGHTS)}")
+    if weights == "int8" and engine != "cpu":
+        raise ExportError(
+            f"weights 'int8' are for engine 'cpu'; {engine!r} takes 'fp32', and computes in float16"
+        )
     if not 2 <= prefill_tokens <= capacity:
         raise ExportError(f"prefill_tokens is {prefill_tokens}; expected 2 to the capacity, {capacity}")
     if capacity > config.context_length:
@@ -70,6 +76,8 @@ def export_llm(
     tell = progress or (lambda stage, done: None)
     tell("reading the weights", 0.0)
     model = load_llama(source, capacity)
+    if weights == "int8":
+        quantize_linear_layers(model)
     if engine != "cpu":  # TensorRT has no 8-bit tables; float16 holds these codes exactly.
         model.embedding.codes = model.embedding.codes.half()
     info = ModelInfo(

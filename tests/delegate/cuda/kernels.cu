@@ -19,7 +19,14 @@ __global__ void append_kernel(float* cache, const float* rows, int first, int n)
   }
 }
 
+__global__ void write_to_nowhere_kernel(int* nowhere) { *nowhere = 1; }
+
 }  // namespace
+
+cudaError_t write_to_nowhere(cudaStream_t stream) {
+  write_to_nowhere_kernel<<<1, 1, 0, stream>>>(nullptr);
+  return cudaGetLastError();
+}
 
 cudaError_t add_one(float* values, std::size_t count, long long cycles, cudaStream_t stream) {
   add_one_kernel<<<1, 128, 0, stream>>>(values, count, cycles);

@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <optional>
+
+#include "device/cuda/device_memory.h"
 #include "engines/tensorrt/gpu/plans.h"
 
 namespace etrt {
@@ -10,29 +13,6 @@ namespace {
 
 using testing::AnyOf;
 using testing::HasSubstr;
-
-std::size_t free_memory() {
-  std::size_t free = 0;
-  std::size_t total = 0;
-  EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
-  EXPECT_EQ(cudaMemGetInfo(&free, &total), cudaSuccess);
-  return free;
-}
-
-/// All device memory but for what is too little for anything.
-std::vector<void*> take_all_memory() {
-  std::vector<void*> blocks;
-  for (std::size_t bytes = std::size_t{32} << 30; bytes >= std::size_t{1} << 20;) {
-    void* block = nullptr;
-    if (cudaMalloc(&block, bytes) == cudaSuccess) {
-      blocks.push_back(block);
-    } else {
-      (void)cudaGetLastError();
-      bytes /= 2;
-    }
-  }
-  return blocks;
-}
 
 class PlanErrors : public testing::Test {
  protected:
@@ -68,14 +48,14 @@ TEST_F(PlanErrors, APlanOfAnotherVersionIsRefusedAndLeavesNothing) {
   }
   const std::vector<std::byte> plan = test::plan_bytes("foreign");
   for (int i = 0; i < 3; ++i) (void)refusal(plan);  // What the runtime keeps, it keeps from now on.
-  const std::size_t before = free_memory();
+  const std::size_t before = test::free_device_memory();
   for (int i = 0; i < 50; ++i) {
     const Status refused = refusal(plan);
     ASSERT_EQ(refused.code(), Code::kInvalidData) << refused.message();
     ASSERT_THAT(refused.message(), HasSubstr("build it again"));
     if (i == 0) std::cout << refused.message() << '\n';
   }
-  EXPECT_EQ(free_memory(), before);
+  EXPECT_EQ(test::free_device_memory(), before);
 }
 
 TEST_F(PlanErrors, LoadingAgainAndAgainLeaksNothing) {
@@ -88,17 +68,17 @@ TEST_F(PlanErrors, LoadingAgainAndAgainLeaksNothing) {
     ASSERT_TRUE((*engine)->create_context(0).ok());
   };
   for (int i = 0; i < 3; ++i) load_and_run();
-  const std::size_t before = free_memory();
+  const std::size_t before = test::free_device_memory();
   for (int i = 0; i < 20; ++i) load_and_run();
-  EXPECT_EQ(free_memory(), before);
+  EXPECT_EQ(test::free_device_memory(), before);
 }
 
 TEST_F(PlanErrors, NoMemoryAtLoad) {
   const std::vector<std::byte> plan = test::plan_bytes("reverse");  // Has 4 MiB of constants.
   ASSERT_TRUE(test::load_plan(plan).ok());
-  const std::vector<void*> taken = take_all_memory();
+  std::optional<test::AllDeviceMemory> taken(std::in_place);
   const Status refused = refusal(plan);
-  for (void* block : taken) EXPECT_EQ(cudaFree(block), cudaSuccess);
+  taken.reset();
   EXPECT_EQ(refused.code(), Code::kOutOfMemory) << refused.message();
   EXPECT_EQ(cudaPeekAtLastError(), cudaSuccess);
   EXPECT_TRUE(test::load_plan(plan).ok());

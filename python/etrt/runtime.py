@@ -13,6 +13,7 @@ from etrt import _core
 from etrt.errors import EtrtError
 
 _scopes = threading.local()
+_default_session: Session | None = None
 
 # ExecuTorch's ScalarType numbers.
 _SCALAR_TYPES = {
@@ -39,14 +40,15 @@ class Session:
 
     def __init__(self) -> None:
         self._core = _core.Session()
+        self._adopted: dict[tuple[str, str], Any] = {}
 
     def __enter__(self) -> Session:
         stack = _scopes.__dict__.setdefault("stack", [])
-        stack.append(_core.Scope(self._core))
+        stack.append((_core.Scope(self._core), self))
         return self
 
     def __exit__(self, *_: object) -> None:
-        _scopes.stack.pop().close()
+        _scopes.stack.pop()[0].close()
 
     def length(self) -> int:
         """Positions valid in every sequence state and batch row; 0 when empty."""
@@ -83,7 +85,37 @@ class Session:
         """
         import torch
 
-        return torch.from_dlpack(self._core.view(state_id, model_id))
+        return torch.from_dlpack(self._core.view(state_id, model_id, self._adopted))
+
+    def adopt(self, state_id: str, memory: Any, length: int, model_id: str = "") -> None:
+        """The state's memory is ``memory`` from now on, as it is: a cache that something else fills, like another
+        delegate that has read the prompt. Nothing is copied; runs write into it.
+
+        Args:
+            state_id: id of a state, whether a run has used it yet or not.
+            memory: torch tensor, or what has ``__dlpack__``; contiguous, of the state's dtype, shape and device. The
+                session keeps it alive.
+            length: its first positions that are valid, in each batch row.
+            model_id: needed where several models have a state of that id.
+
+        Raises:
+            EtrtError: ``InvalidArgument`` for memory that doesn't fit, ``Unsupported`` for a state that swaps,
+                ``Busy`` while in a run; nothing has changed then.
+        """
+        import torch
+
+        tensor = memory if isinstance(memory, torch.Tensor) else torch.from_dlpack(memory)
+        if tensor.device.type not in ("cpu", "cuda") or not tensor.is_contiguous():
+            raise EtrtError(
+                f"state {state_id!r} can't be a tensor on {tensor.device} with strides {tensor.stride()}: give a "
+                "contiguous one on cpu or cuda",
+                "InvalidArgument",
+            )
+        cuda_device = -1 if tensor.device.type == "cpu" else tensor.device.index
+        dtype = str(tensor.dtype).removeprefix("torch.")
+        place = tensor.data_ptr(), dtype, list(tensor.shape), cuda_device
+        self._core.adopt(state_id, *place, length, model_id)
+        self._adopted[model_id, state_id] = tensor
 
     def __repr__(self) -> str:
         return f"<etrt.Session {self.status}, length {self.length()}, {self.bytes()} bytes>"
@@ -91,7 +123,9 @@ class Session:
 
 def set_default_session(session: Session | None) -> None:
     """The session of threads that have selected none; None removes it."""
+    global _default_session  # What it has adopted has to stay.
     _core.set_default_session(None if session is None else session._core)
+    _default_session = session
 
 
 def stats() -> dict[str, int]:

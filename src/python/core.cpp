@@ -7,8 +7,11 @@
 #include <nanobind/stl/string_view.h>
 #include <nanobind/stl/vector.h>
 
+#include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -45,19 +48,39 @@ nb::dlpack::dtype dlpack_type(etrt::DType dtype) {
   }
 }
 
-/// The state's memory as a DLPack array that keeps the session's memory alive.
-nb::object view(const etrt::Session& session, std::string_view id, std::string_view model_id) {
+/// What a view keeps alive: the session's memory, and what the session has adopted.
+struct Kept {
+  std::shared_ptr<etrt::internal::SessionImpl> session;
+  nb::object adopted;
+};
+
+/// The state's memory as a DLPack array that keeps it alive.
+nb::object view(const etrt::Session& session, std::string_view id, std::string_view model_id,
+                const nb::object& adopted) {
   etrt::Result<etrt::TensorView> found = session.view(id, model_id);
   check(found.status());
   std::vector<std::size_t> shape;
   for (const std::int64_t extent : found->shape.dims()) shape.push_back(static_cast<std::size_t>(extent));
-  auto* keep = new std::shared_ptr<etrt::internal::SessionImpl>(session.impl());
-  nb::capsule owner(
-      keep, [](void* p) noexcept { delete static_cast<std::shared_ptr<etrt::internal::SessionImpl>*>(p); });
+  nb::capsule owner(new Kept{session.impl(), adopted},
+                    [](void* p) noexcept { delete static_cast<Kept*>(p); });
   const bool cuda = found->device.type == etrt::DeviceType::kCuda;
   return nb::cast(
       nb::ndarray<>(found->data, shape.size(), shape.data(), owner, nullptr, dlpack_type(found->dtype),
                     cuda ? nb::device::cuda::value : nb::device::cpu::value, found->device.index));
+}
+
+void adopt(etrt::Session& session, std::string_view id, std::uintptr_t data, const std::string& dtype,
+           const std::vector<std::int64_t>& shape, int cuda_device, std::int64_t length,
+           std::string_view model_id) {
+  const std::optional<etrt::DType> type = etrt::dtype_from_string(dtype);
+  if (!type) check({etrt::Code::kInvalidArgument, "a state can't be of dtype " + dtype});
+  if (shape.size() > etrt::Shape::kMaxRank) {
+    check({etrt::Code::kInvalidArgument, "a state has at most " + std::to_string(etrt::Shape::kMaxRank) +
+                                             " dims, the memory has " + std::to_string(shape.size())});
+  }
+  etrt::TensorView memory{reinterpret_cast<void*>(data), *type, etrt::Shape(std::span(shape)), {}};
+  if (cuda_device >= 0) memory.device = {etrt::DeviceType::kCuda, cuda_device};
+  check(session.adopt(id, memory, length, model_id));
 }
 
 nb::dict to_dict(const etrt::StateInfo& state) {
@@ -143,7 +166,9 @@ NB_MODULE(_core, m) {
            })
       .def(
           "reset", [](etrt::Session& s) { check(s.reset()); }, nb::call_guard<nb::gil_scoped_release>())
-      .def("view", &view, "state_id"_a, "model_id"_a = "");
+      .def("view", &view, "state_id"_a, "model_id"_a, "adopted"_a)
+      .def("adopt", &adopt, "state_id"_a, "data"_a, "dtype"_a, "shape"_a, "cuda_device"_a, "length"_a,
+           "model_id"_a);
   nb::class_<Scope>(m, "Scope").def(nb::init<const etrt::Session&>()).def("close", &Scope::close);
 
   m.def("set_default_session", &etrt::set_default_session, "session"_a.none());

@@ -1,6 +1,7 @@
 // SmolLM2-135M as a TensorRT plan in float16, against eager PyTorch in float32 on the same weights:
 // trt_builder writes smollm2.plan, and smollm2_weights.py smollm2.tokens.
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -13,6 +14,7 @@
 #include <vector>
 
 #include "delegate/plan_delegate.h"
+#include "device/cuda/device_memory.h"
 #include "engines/tensorrt/gpu/plans.h"
 #include "etrt/etrt.h"
 
@@ -148,6 +150,27 @@ TEST_F(SmolLm2, TwoSessionsInterleaved) {
   }
   EXPECT_EQ(tokens[0], alone[0]);
   EXPECT_EQ(tokens[1], alone[1]);
+}
+
+TEST_F(SmolLm2, NoMemoryForASession) {
+  const Conversation first = expected().at(0);
+  const Tokens whole = converse(first.prompt, 4);
+  std::vector<Session> sessions(16);  // Some find room in what CUDA's pool has kept; not all.
+  std::size_t refused = sessions.size();
+  {
+    const test::AllDeviceMemory taken;
+    for (std::size_t i = 0; i < sessions.size() && refused == sessions.size(); ++i) {
+      SessionScope use(sessions[i]);
+      if (!prefill_->run(first.prompt, 0).empty()) continue;
+      refused = i;
+      EXPECT_THAT(last_error(), testing::HasSubstr("Destroy sessions"));
+      EXPECT_EQ(sessions[i].status(), SessionStatus::kReady);
+      EXPECT_EQ(sessions[i].length(), 0);
+    }
+  }
+  ASSERT_LT(refused, sessions.size());
+  SessionScope use(sessions[refused]);
+  EXPECT_EQ(likeliest(prefill_->run(first.prompt, 0)), whole[0]) << "once there is memory again";
 }
 
 TEST_F(SmolLm2, Speed) {

@@ -224,6 +224,53 @@ def test_a_view_of_no_state(decode):
     assert error.value.code == "NotFound"
 
 
+def test_memory_that_something_else_has_filled_is_adopted(decode):
+    cache = torch.zeros(1, HEADS, CAPACITY, DIM)
+    cache[:, :, :2] = rows(2)
+    with etrt.Session() as session:
+        session.adopt("cache", cache, 2)
+        assert torch.equal(decode(rows(1, 5), at(2))[0], rows(2).sum(2, keepdim=True) + rows(1, 5))
+        assert torch.equal(cache[:, :, 2:3], rows(1, 5)), "the run writes into it"
+        assert (session.length(), session.bytes()) == (3, 0)
+        assert session.view("cache").data_ptr() == cache.data_ptr()
+        assert etrt.stats()["kv_bytes_copied"] == 0
+        # Another in its place, as numpy has it.
+        session.adopt("cache", torch.ones(1, HEADS, CAPACITY, DIM).numpy(), 4)
+        assert torch.equal(decode(rows(1), at(4))[0], rows(1) + 4)
+
+
+def test_adopted_memory_is_kept(decode):
+    session = etrt.Session()
+    session.adopt("cache", torch.full((1, HEADS, CAPACITY, DIM), 3.0), 1)
+    gc.collect()
+    with session:
+        assert torch.equal(decode(rows(1), at(1))[0], rows(1) + 3)
+    view = session.view("cache")
+    del session
+    gc.collect()
+    assert view[0, 0, 0, 0] == 3
+
+
+@pytest.mark.parametrize(
+    ("memory", "length", "message"),
+    [
+        (torch.zeros(1, HEADS, CAPACITY, DIM, dtype=torch.float16), 0, "float16"),
+        (torch.zeros(1, HEADS, 2 * CAPACITY, DIM), 0, r"\[1, 2, 32, 4\]"),
+        (torch.zeros(1, CAPACITY, HEADS, DIM).transpose(1, 2), 0, "contiguous"),
+        (torch.zeros(1, HEADS, CAPACITY, DIM, device="meta"), 0, "on meta"),
+        (torch.zeros(1, HEADS, CAPACITY, DIM, dtype=torch.complex64), 0, "complex64"),
+        (torch.zeros(1, HEADS, CAPACITY, DIM), CAPACITY + 1, "17"),
+    ],
+)
+def test_memory_that_does_not_fit_is_refused(decode, memory, length, message):
+    with etrt.Session() as session:
+        decode(rows(1, 1), at(0))
+        with pytest.raises(etrt.EtrtError, match=message) as error:
+            session.adopt("cache", memory, length)
+        assert error.value.code in ("InvalidArgument", "OutOfRange")
+        assert torch.equal(decode(rows(1), at(1))[0], rows(1) + rows(1, 1)), "the state is as it was"
+
+
 def test_threads_with_a_program_and_session_each(path):
     def work(start: int, results: dict[int, list]) -> None:
         method = etrt.Program(path).method("decode")

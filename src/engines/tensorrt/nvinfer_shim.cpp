@@ -239,7 +239,7 @@ class NvContext final : public PlanContext {
     const Captured errors;
     if (context_->setTensorAddress(plan_.name(tensor), data)) return {};
     return errors.status(Code::kInvalidArgument,
-                         formatted("binding \"{}\" can't be at {}", plan_.name(tensor), fmt::ptr(data)));
+                         formatted("binding \"{}\" can't be at {}", plan_.name(tensor), data));
   }
 
   Status set_scratch(void* data, [[maybe_unused]] std::size_t bytes) override {
@@ -250,8 +250,7 @@ class NvContext final : public PlanContext {
     context_->setDeviceMemory(data);
 #endif
     if (!errors.any()) return {};
-    return errors.status(Code::kInternal,
-                         formatted("{} bytes of scratch at {} were refused", bytes, fmt::ptr(data)));
+    return errors.status(Code::kInternal, formatted("{} bytes of scratch at {} were refused", bytes, data));
   }
 
   Status enqueue(Stream& stream) override {

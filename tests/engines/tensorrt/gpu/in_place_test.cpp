@@ -43,8 +43,8 @@ TEST(InPlaceOnPlans, AnAppendBySelectMayShare) {
   const std::shared_ptr<Engine> engine = load("append");
   ASSERT_NE(engine, nullptr);
   for (std::size_t entry = 0; entry < engine->entries().size(); ++entry) {
-    const auto differ = outputs_that_differ_in_place(
-        *engine, entry, pair(engine->entries()[entry], "cache", "cache_out"));
+    const auto differ =
+        outputs_that_differ_in_place(*engine, entry, pair(engine->entries()[entry], "cache", "cache_out"));
     ASSERT_TRUE(differ.ok()) << differ.status().message();
     EXPECT_THAT(*differ, testing::IsEmpty());
   }

@@ -97,7 +97,7 @@ class StateCheck {
 /// An input that is no state, so that the host sees it.
 Result<const BlobBinding*> find_argument(const Blob& blob, const BindingTable& bindings,
                                          const std::string& path, const std::string& name) {
-  const Result<const BlobBinding*> binding = bindings.find(path, name, true);
+  Result<const BlobBinding*> binding = bindings.find(path, name, true);
   if (!binding) return binding;
   const auto state = std::ranges::find(blob.states, name, &BlobState::input);
   if (state == blob.states.end()) return binding;

@@ -42,12 +42,12 @@ bool is_read_only_file_mapping(std::span<const std::byte> bytes) {
 void drop(void* /*context*/, void* data, std::size_t size) {
   // Whole pages, neighbours' bytes included: they can be read again too.
   const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
-  const std::uintptr_t begin = reinterpret_cast<std::uintptr_t>(data) / page * page;
-  const std::uintptr_t end = (reinterpret_cast<std::uintptr_t>(data) + size + page - 1) / page * page;
-  auto* start = reinterpret_cast<void*>(begin);
+  const std::uintptr_t before = reinterpret_cast<std::uintptr_t>(data) % page;
+  auto* start = static_cast<std::byte*>(data) - before;
+  const std::size_t bytes = (before + size + page - 1) / page * page;
   // Some loaders lock what they map. If this fails the pages stay, which costs memory alone.
-  munlock(start, end - begin);
-  madvise(start, end - begin, MADV_DONTNEED);
+  munlock(start, bytes);
+  madvise(start, bytes, MADV_DONTNEED);
 }
 
 #else

@@ -40,7 +40,7 @@ system:
 format:
 	$(BIN)/ruff format python tests benchmarks examples scripts
 	$(BIN)/ruff check --fix python tests benchmarks examples scripts
-	find src include tests fuzz benchmarks examples \( -name '*.h' -o -name '*.cpp' -o -name '*.cc' \) | xargs clang-format -i
+	find src include tests fuzz benchmarks examples \( -name '*.h' -o -name '*.cpp' -o -name '*.cc' \) | xargs $(BIN)/clang-format -i
 
 clean:
 	rm -rf build .venv/etrt.stamp

@@ -20,21 +20,28 @@ namespace {
 
 #ifdef __linux__
 
-/// Only such memory can be dropped: anything else would come back as zeros.
-bool is_read_only_file_mapping(std::span<const std::byte> bytes) {
+/// Only pages that come from a file unchanged can be dropped: others would come back as zeros, or
+/// without what was written to them. /proc/self/smaps says both (proc_pid_smaps(5)): the mapping's
+/// line its inode and rights, "Anonymous" how much of it is no longer the file's.
+bool is_unchanged_file_mapping(std::span<const std::byte> bytes) {
   const auto begin = reinterpret_cast<std::uintptr_t>(bytes.data());
-  std::ifstream maps("/proc/self/maps");
+  std::ifstream maps("/proc/self/smaps");
+  bool found = false;
   for (std::string line; std::getline(maps, line);) {
     std::uintptr_t low = 0;
     std::uintptr_t high = 0;
     unsigned long inode = 0;
+    unsigned long anonymous_kb = 0;
     char rights[5] = {};
-    if (std::sscanf(line.c_str(), "%" SCNxPTR "-%" SCNxPTR " %4s %*s %*s %lu", &low, &high, rights, &inode) !=
-        4) {
-      continue;
+    if (!found) {
+      const int fields =
+          std::sscanf(line.c_str(), "%" SCNxPTR "-%" SCNxPTR " %4s %*s %*s %lu", &low, &high, rights, &inode);
+      if (fields != 4 || begin < low || begin >= high) continue;
+      if (high - begin < bytes.size() || inode == 0 || std::strncmp(rights, "r-", 2) != 0) return false;
+      found = true;
+    } else if (std::sscanf(line.c_str(), "Anonymous: %lu kB", &anonymous_kb) == 1) {
+      return anonymous_kb == 0;
     }
-    if (begin < low || begin >= high) continue;
-    return high - begin >= bytes.size() && inode != 0 && std::strncmp(rights, "r-", 2) == 0;
   }
   return false;
 }
@@ -52,7 +59,7 @@ void drop(void* /*context*/, void* data, std::size_t size) {
 
 #else
 
-bool is_read_only_file_mapping(std::span<const std::byte> /*bytes*/) { return false; }
+bool is_unchanged_file_mapping(std::span<const std::byte> /*bytes*/) { return false; }
 void drop(void* /*context*/, void* /*data*/, std::size_t /*size*/) {}
 
 #endif
@@ -60,7 +67,7 @@ void drop(void* /*context*/, void* /*data*/, std::size_t /*size*/) {}
 }  // namespace
 
 BytesLoader::BytesLoader(std::span<const std::byte> bytes)
-    : bytes_(bytes), mapped_(is_read_only_file_mapping(bytes)) {
+    : bytes_(bytes), mapped_(is_unchanged_file_mapping(bytes)) {
   // The check of the digest has read all of it.
   if (mapped_) drop(nullptr, const_cast<std::byte*>(bytes.data()), bytes.size());
 }

@@ -27,7 +27,7 @@ TALKS = (
 def demo_command(
     max_new_tokens: Annotated[int, typer.Option(min=1, help="Most tokens of one reply.")] = 48,
     model: ModelOption = None,
-    weights: WeightsOption = "fp32",
+    weights: WeightsOption = "int8",
     capacity: CapacityOption = 2048,
     prefill_tokens: PrefillOption = 128,
 ) -> None:
